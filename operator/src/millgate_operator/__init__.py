@@ -1,0 +1,1 @@
+"""The Kubernetes operator: TaskQueue and Topic resources become brokers, limits and workers."""

@@ -1,0 +1,1 @@
+"""What tests share: builders, a clock that can be turned, waiting, servers."""

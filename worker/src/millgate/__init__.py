@@ -1,0 +1,1 @@
+"""Millgate runs background tasks: this package is the client, the brokers, the worker and the command line."""

@@ -1,0 +1,64 @@
+"""Opens a broker by its URL; the driver behind a scheme is imported only then."""
+
+from __future__ import annotations
+
+import re
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+from millgate.errors import InvalidSettings
+
+if TYPE_CHECKING:
+    from millgate.brokers.base import Broker
+
+#: URL scheme → module with `open(url, deadline) -> Broker`, and the extra that brings its driver.
+SCHEMES: Final = {
+    "memory": ("millgate.brokers.memory", ""),
+    "local": ("millgate.brokers.local", ""),
+    "postgres": ("millgate.brokers.postgres", "postgres"),
+    "postgresql": ("millgate.brokers.postgres", "postgres"),
+    "redis": ("millgate.brokers.redis", "redis"),
+    "rediss": ("millgate.brokers.redis", "redis"),
+    "redis+sentinel": ("millgate.brokers.redis", "redis"),
+    "amqp": ("millgate.brokers.rabbitmq", "rabbitmq"),
+    "amqps": ("millgate.brokers.rabbitmq", "rabbitmq"),
+}
+
+_PASSWORD: Final = re.compile(r"((?:^|&)[^=&]*(?:password|secret|key)=)[^&]*", re.IGNORECASE)
+
+
+def open_broker(url: str, deadline: float | None = None) -> Broker:
+    """The broker behind `url`; nothing is connected before the first verb.
+
+    `deadline` is the most seconds that one call may take. Raises InvalidSettings for a URL that names no broker.
+    """
+    scheme = urlsplit(url).scheme
+    if scheme not in SCHEMES:
+        known = ", ".join(f"{name}://" for name in SCHEMES)
+        raise InvalidSettings(f"broker URL {redact(url)!r}: unknown scheme; use one of {known}")
+    name, extra = SCHEMES[scheme]
+    try:
+        module = import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name and error.name.startswith("millgate."):
+            raise InvalidSettings(
+                f"{scheme}:// is not available in this version of Millgate"
+            ) from error
+        raise InvalidSettings(
+            f"{scheme}:// needs a driver: pip install 'millgate[{extra}]'"
+        ) from error
+    broker: Broker = module.open(url, deadline)
+    return broker
+
+
+def redact(url: str) -> str:
+    """The URL without its passwords, for logs, events and errors."""
+    parts = urlsplit(url)
+    query = _PASSWORD.sub(r"\1***", parts.query)
+    netloc = parts.netloc
+    if "@" in netloc:
+        userinfo, _, host = netloc.rpartition("@")
+        user, colon, _ = userinfo.partition(":")
+        netloc = f"{user}{':***' if colon else ''}@{host}"
+    return parts._replace(netloc=netloc, query=query).geturl()

@@ -1,0 +1,305 @@
+"""The values that travel: Message, Claim and their parts. Frozen, without I/O.
+
+A message has two halves. What a broker decides by (topic, priority, key, times, unique, group) are fields that it
+may store as columns; the rest (task, body, options, headers, the rest of a chain) is one immutable `record`
+of bytes that no broker looks into.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, NamedTuple
+
+import msgpack
+
+from millgate.errors import InvalidMessage, NotDecodable
+from millgate.ids import TASK_ID
+
+TOPIC_NAME: Final = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$")
+DEFAULT_TOPIC: Final = "default"
+MAX_KEY: Final = 256
+#: Priorities within a topic: 9 runs first.
+PRIORITIES: Final = range(10)
+DEFAULT_PRIORITY: Final = 5
+_FORMAT: Final = 1  # first element of every record
+_FIELDS: Final = 8  # elements of a record
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What one send or one task sets for itself; None leaves it to the topic. Times in seconds."""
+
+    soft_timeout: float | None = None
+    hard_timeout: float | None = None
+    attempts: int | None = None
+    backoff: Mapping[str, Any] | None = None
+
+    @property
+    def empty(self) -> bool:
+        """Whether everything is left to the topic."""
+        return self == _NO_OPTIONS
+
+
+_NO_OPTIONS: Final = Options()
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One request to run a task.
+
+    Times: `delay` and `expires_in` are seconds from acceptance, `at` and `expires_at` are seconds since 1970; all of
+    them are read by the broker's clock. A message that has not started when it expires is buried as Expired.
+    """
+
+    id: str
+    topic: str
+    task: str
+    body: bytes
+    priority: int = DEFAULT_PRIORITY
+    key: str | None = None
+    delay: float | None = None
+    at: float | None = None
+    expires_in: float | None = None
+    expires_at: float | None = None
+    #: While a message with this text is waiting or running (or for `unique_for` seconds from acceptance, when
+    #: given), another publish with it answers the first one's id and stores nothing.
+    unique: str | None = None
+    unique_for: float | None = None
+    #: Seconds to keep the result; None: as the topic says; 0: keep none.
+    result_ttl: float | None = None
+    #: The group that this message is a member of.
+    group: str | None = None
+    #: Ids of a finished group's members: their results become the first argument.
+    gather: tuple[str, ...] = ()
+    #: In a chain: whether the previous step's result becomes the first argument.
+    feed: bool = False
+    options: Options = _NO_OPTIONS
+    headers: Mapping[str, str] = field(default_factory=dict)
+    #: The steps that follow, in order, unpublished until this one succeeded.
+    chain: tuple[Message, ...] = ()
+
+    def record(self) -> bytes:
+        """The half that brokers store unread."""
+        return bytes(msgpack.packb(_record(self), use_bin_type=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A message that one worker holds until its lease ends.
+
+    `token` is unique to this claim. `attempt` is the number of this start, counted at the claim; of the earlier
+    ones `failures` were ended by the task, `losses` by the death of a worker or child, and `interruptions` were
+    given back on purpose, charged to nobody. `lease` is in seconds from the moment that the broker answered.
+    `age` is how long the message could have been running already, in seconds.
+    """
+
+    id: str
+    topic: str
+    token: str
+    record: bytes
+    attempt: int = 1
+    failures: int = 0
+    losses: int = 0
+    interruptions: int = 0
+    lease: float = 60.0
+    age: float = 0.0
+    priority: int = DEFAULT_PRIORITY
+    key: str | None = None
+    result_ttl: float | None = None
+    group: str | None = None
+
+    @property
+    def ref(self) -> ClaimRef:
+        """What settles or extends this claim."""
+        return ClaimRef(self.id, self.topic, self.token)
+
+    def message(self) -> Message:
+        """The whole message, its record decoded. Raises NotDecodable when something else wrote it."""
+        return Message(
+            id=self.id,
+            topic=self.topic,
+            priority=self.priority,
+            key=self.key,
+            result_ttl=self.result_ttl,
+            group=self.group,
+            **_fields_of(_unpack(self.record)),
+        )
+
+    def head(self) -> Head:
+        """What a supervisor needs of the record, at a fraction of the cost. Raises NotDecodable."""
+        record = _checked(_unpack(self.record))
+        options = record[3]
+        return Head(
+            record[1], Options(*options) if options else _NO_OPTIONS, tuple(record[6] or ())
+        )
+
+
+class Head(NamedTuple):
+    """The task's name, the options that the send set, and the ids whose results go in first."""
+
+    task: str
+    options: Options
+    gather: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimRef:
+    """Names one claim: the id alone is not enough, another worker may hold it by now."""
+
+    id: str
+    topic: str
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Messages whose end is awaited together; when the last one ended, `callback` is published, once.
+
+    The callback's `gather` is set to the members' ids. With `require_all` a member that failed or was cancelled
+    buries the callback as MemberFailed instead of publishing it.
+    """
+
+    id: str
+    members: tuple[str, ...]
+    callback: Message
+    require_all: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """The broker's answer to one published message: its id, or the id of the one that it duplicates."""
+
+    id: str
+    duplicate: bool = False
+
+
+def check(message: Message) -> None:
+    """Raise InvalidMessage for what no broker may store. Brokers call it before the first write."""
+    if not TASK_ID.match(message.id):
+        raise InvalidMessage(
+            f"task id {message.id!r}: use 1 to 128 letters, digits, '.', '_', ':', '/' or '-', a letter or digit first"
+        )
+    if not TOPIC_NAME.match(message.topic):
+        raise InvalidMessage(
+            f"topic {message.topic!r}: use 1 to 128 letters, digits, '.', '_', ':' or '-', a letter or digit first"
+        )
+    if message.priority not in PRIORITIES:
+        raise InvalidMessage(f"priority {message.priority}: use 0 to 9; 9 runs first")
+    _check_texts(message)
+    _check_times(message)
+
+
+def _check_texts(message: Message) -> None:
+    for name in ("key", "unique"):
+        value = getattr(message, name)
+        if value is not None and not 0 < len(value.encode("utf-8", "surrogatepass")) <= MAX_KEY:
+            raise InvalidMessage(f"{name} must have 1 to {MAX_KEY} bytes")
+        if value is not None and ("\x00" in value or _lone_surrogate(value)):
+            raise InvalidMessage(
+                f"{name} {value!r}: NUL and lone surrogates cannot be stored; leave them out"
+            )
+
+
+def _check_times(message: Message) -> None:
+    if message.delay is not None and message.at is not None:
+        raise InvalidMessage("delay and at exclude each other; set one")
+    for name in ("delay", "at", "expires_in", "expires_at", "unique_for", "result_ttl"):
+        value = getattr(message, name)
+        if value is not None and not -1e12 < value < 1e12:  # also refuses NaN and infinities
+            raise InvalidMessage(f"{name} is {value!r}; give finite seconds")
+
+
+def _lone_surrogate(text: str) -> bool:
+    return any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def _record(message: Message) -> list[Any]:
+    options = message.options
+    return [
+        _FORMAT,
+        message.task,
+        message.body,
+        None
+        if options.empty
+        else [options.soft_timeout, options.hard_timeout, options.attempts, options.backoff],
+        dict(message.headers) or None,
+        message.feed,
+        list(message.gather) or None,
+        [_whole(step) for step in message.chain] or None,
+    ]
+
+
+_WHOLE: Final = (
+    "id",
+    "topic",
+    "priority",
+    "key",
+    "delay",
+    "at",
+    "expires_in",
+    "expires_at",
+    "unique",
+    "unique_for",
+    "result_ttl",
+    "group",
+)
+
+
+def _whole(message: Message) -> list[Any]:
+    return [[getattr(message, name) for name in _WHOLE], _record(message)]
+
+
+def pack(message: Message) -> bytes:
+    """Every field of a message as bytes, for frames, journals and dead letters."""
+    return bytes(msgpack.packb(_whole(message), use_bin_type=True))
+
+
+def unpack(data: bytes) -> Message:
+    """The message that `pack` wrote. Raises NotDecodable."""
+    return _from_whole(_unpack(data))
+
+
+def with_record(message: Message, record: bytes) -> Message:
+    """`message` with the unread half taken from `record`. Raises NotDecodable."""
+    return replace(message, **_fields_of(_unpack(record)))
+
+
+def _unpack(data: bytes) -> Any:
+    try:
+        return msgpack.unpackb(data, raw=False)
+    except (ValueError, TypeError, msgpack.exceptions.UnpackException) as error:
+        raise NotDecodable(f"not what Millgate wrote: {error}") from error
+
+
+def _from_whole(whole: Any) -> Message:
+    try:
+        fields, record = whole
+        return Message(**dict(zip(_WHOLE, fields, strict=True)), **_fields_of(record))
+    except (ValueError, TypeError) as error:
+        raise NotDecodable(f"not a Millgate message: {error}") from error
+
+
+def _checked(record: Any) -> list[Any]:
+    if not isinstance(record, list) or len(record) != _FIELDS or record[0] != _FORMAT:
+        raise NotDecodable("not the record of a Millgate message, or one of a newer format")
+    if not isinstance(record[1], str) or not isinstance(record[2], bytes):
+        raise NotDecodable("the record names no task or has no body")
+    return record
+
+
+def _fields_of(record: Any) -> dict[str, Any]:
+    _, task, body, options, headers, feed, gather, chain = _checked(record)
+    try:
+        return {
+            "task": task,
+            "body": body,
+            "options": Options(*options) if options else _NO_OPTIONS,
+            "headers": headers or {},
+            "feed": bool(feed),
+            "gather": tuple(gather or ()),
+            "chain": tuple(_from_whole(step) for step in chain or ()),
+        }
+    except TypeError as error:
+        raise NotDecodable(f"not the record of a Millgate message: {error}") from error
