@@ -27,6 +27,7 @@ class WorkerSettings:
 
     broker: str = ""  # URL
     broker_file: str = ""  # file that holds the URL, re-read on reconnect (a mounted Secret)
+    queue: str = "millgate"  # the queue's name on the broker
     app: str = ""  # module:attribute
     name: str = ""  # in the registry; the pod's name, or host-pid
     topics: tuple[str, ...] = ()  # globs; in this order strictly, when `ordered`
@@ -158,7 +159,7 @@ _READERS: Final[dict[str, Any]] = {
     "max_lifetime": parse_duration,
     "drain_timeout": parse_duration,
 } | dict.fromkeys(
-    ("broker", "broker_file", "app", "name", "metrics", "log_format", "log_level"), str
+    ("broker", "broker_file", "queue", "app", "name", "metrics", "log_format", "log_level"), str
 )
 
 

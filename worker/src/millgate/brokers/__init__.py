@@ -7,12 +7,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
+from millgate.brokers.base import DEADLINE
 from millgate.errors import InvalidSettings
 
 if TYPE_CHECKING:
     from millgate.brokers.base import Broker
 
-#: URL scheme → module with `open(url, deadline) -> Broker`, and the extra that brings its driver.
+#: URL scheme → module with `open(url, queue, deadline) -> Broker`, and the extra that brings its driver.
 SCHEMES: Final = {
     "memory": ("millgate.brokers.memory", ""),
     "local": ("millgate.brokers.local", ""),
@@ -25,14 +26,22 @@ SCHEMES: Final = {
     "amqps": ("millgate.brokers.rabbitmq", "rabbitmq"),
 }
 
+#: A queue of its own on a shared server.
+QUEUE_NAME: Final = re.compile(r"^[a-z0-9][a-z0-9._-]{0,62}$")
+DEFAULT_QUEUE: Final = "millgate"
 _PASSWORD: Final = re.compile(r"((?:^|&)[^=&]*(?:password|secret|key)=)[^&]*", re.IGNORECASE)
 
 
-def open_broker(url: str, deadline: float | None = None) -> Broker:
+def open_broker(url: str, *, queue: str = DEFAULT_QUEUE, deadline: float = DEADLINE) -> Broker:
     """The broker behind `url`; nothing is connected before the first verb.
 
+    `queue` separates queues that share a server: it names the schema, the key prefix or the prefix of queue names.
     `deadline` is the most seconds that one call may take. Raises InvalidSettings for a URL that names no broker.
     """
+    if not QUEUE_NAME.match(queue):
+        raise InvalidSettings(
+            f"queue {queue!r}: use 1 to 63 of a-z, 0-9, '.', '_' and '-', a letter or digit first"
+        )
     scheme = urlsplit(url).scheme
     if scheme not in SCHEMES:
         known = ", ".join(f"{name}://" for name in SCHEMES)
@@ -48,7 +57,7 @@ def open_broker(url: str, deadline: float | None = None) -> Broker:
         raise InvalidSettings(
             f"{scheme}:// needs a driver: pip install 'millgate[{extra}]'"
         ) from error
-    broker: Broker = module.open(url, deadline)
+    broker: Broker = module.open(url, queue, deadline)
     return broker
 
 
