@@ -1,0 +1,90 @@
+# Commands of this repository; each is a line or two of shell. `make help` lists them.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/millgate
+#: a part of the tests (unit contracts conformance integration cluster e2e), or paths and options of pytest
+TESTS ?= all
+CLUSTER ?= auto
+BROKER ?= local
+PEERS ?=
+JOBS ?= 2
+
+PARTS := unit contracts conformance integration cluster e2e
+ifeq ($(TESTS),all)
+SELECTED := tests
+else
+SELECTED := $(foreach part,$(TESTS),$(if $(filter $(part),$(PARTS)),tests/$(part),$(part)))
+endif
+PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --cluster=$(CLUSTER)
+
+say = @printf '\033[1m==>\033[0m %s\n' "$(1)"
+
+.PHONY: help install format lint check test e2e demo bench generate cluster-up cluster-down images clean
+
+help: ## list the commands
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+install: $(VENV)/.installed ## make the virtual environment with everything for development
+
+$(VENV)/.installed: pyproject.toml constraints.txt worker/pyproject.toml operator/pyproject.toml
+	$(call say,installing into $(VENV) (a minute on a new machine))
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Millgate needs Python 3.11 or newer; set PYTHON=/path/to/python3" >&2; exit 2; }
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'uv>=0.5'
+	@$(BIN)/python -m uv pip install --quiet --python $(BIN)/python -c constraints.txt -e './worker[all]' -e ./operator --group dev
+	@touch $@
+
+format: install ## rewrite the sources in the house format
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix-only --quiet .
+
+generate: install ## write CRDs, the chart's copy and the reference pages from the models
+	@$(BIN)/python -m millgate_operator.generate
+
+lint: install ## format, ruff, mypy, import contracts
+	$(call say,format and lint)
+	@$(BIN)/ruff format --check --quiet .
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/yamllint --strict -d '{extends: relaxed, rules: {line-length: disable}}' crds examples charts/millgate/Chart.yaml charts/millgate/values.yaml
+	$(call say,types)
+	@$(BIN)/mypy
+	$(call say,import contracts)
+	@$(BIN)/lint-imports | tail -n 14
+
+check: lint ## lint, size budgets, generated files fresh: what a commit must pass
+	$(call say,contracts: layout$(,) sizes$(,) generated files)
+	@$(BIN)/python -m pytest -q -p no:randomly tests/contracts/test_layout.py tests/contracts/test_sizes.py tests/contracts/test_crds.py
+
+test: install ## run the tests; TESTS=unit (or contracts conformance integration cluster e2e, or paths)
+	$(call say,tests: $(SELECTED))
+	@$(PYTEST) $(SELECTED)
+
+e2e: install ## run the end-to-end tests; CLUSTER=node|kind|current
+	$(call say,end-to-end tests on --cluster=$(CLUSTER))
+	@$(PYTEST) tests/e2e
+
+demo: ## see it work: real input, no service needed, under a minute
+	@true
+
+bench: install ## measure; BROKER=local|postgres|memory, PEERS=1 beside the peers
+	$(call say,benchmark on $(BROKER)$(if $(PEERS), beside the peers))
+	@$(BIN)/python -m benchmarks --broker $(BROKER) $(if $(PEERS),--peers)
+
+cluster-up: install ## start the real one-node Kubernetes of the tests
+	@PYTHONPATH=tests $(BIN)/python -m node up
+
+cluster-down: install ## end it
+	@PYTHONPATH=tests $(BIN)/python -m node down
+
+images: install ## build the worker and operator images into the cache
+	@PYTHONPATH=tests $(BIN)/python -m node images
+
+clean: ## remove what the commands above made inside the repository
+	@rm -rf .venv .venv-demo .mypy_cache .ruff_cache .pytest_cache .import_linter_cache build dist
+
+, := ,
