@@ -15,12 +15,6 @@ TOGETHER = {"cluster": "cluster", "e2e": "cluster"}
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--cluster",
-        default="auto",
-        choices=("auto", "node", "kind", "current"),
-        help="where tests with pods run: a node made here, kind, or the cluster that KUBECONFIG names",
-    )
-    parser.addoption(
         "--broker",
         action="append",
         default=None,
