@@ -1,0 +1,154 @@
+"""Clusters of our own: an API server alone, or a whole node, in namespaces on this machine."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+from node import archive
+from node.api import Api, is_ready_node
+from node.cache import Say
+from node.cluster import Cluster
+from node.command import run
+from node.components import CONTROL, STORE, WORKER
+from node.instance import Instance, InstanceFailed, find, make
+from node.layout import NODE
+from node.setup import VOLUMES
+
+
+class LocalCluster(Cluster):
+    """A cluster whose programs can be looked at, killed and started again by name."""
+
+    def __init__(self, instance: Instance) -> None:
+        scratch = instance.layout.folder / "scratch"
+        scratch.mkdir(exist_ok=True)
+        super().__init__(instance.layout.kubeconfig, scratch)
+        self.instance = instance
+        self.runs_pods = instance.pods
+        self.api = Api(instance)
+
+    def enter(self, *argv: str | Path, stdin: str | None = None, timeout: float = 120) -> str:
+        """Run a program inside, where Services and pods can be reached by their addresses."""
+        return run(self.instance.enter(*argv), stdin=stdin, timeout=timeout)
+
+    def load(self, archive: Path) -> None:
+        if not self.runs_pods:
+            raise InstanceFailed("an API server alone runs no pods and takes no images")
+        state = archive.stat()
+        mark = hashlib.sha256(f"{archive.resolve()} {state.st_size} {state.st_mtime_ns}".encode())
+        seen = self.scratch / f"loaded-{mark.hexdigest()[:16]}"
+        if not seen.exists():
+            self._ctr("images", "import", str(archive.resolve()))
+            seen.touch()
+
+    def kill(self, name: str, number: int = signal.SIGKILL) -> None:
+        """Send a component a signal, such as SIGSTOP to make it hang; after SIGKILL it is gone on return."""
+        self.instance.signal(name, number)
+
+    def start(self, name: str) -> None:
+        """Start a component that is down, or that was left out; the API server is ready on return."""
+        self.instance.start(name)
+        if name in STORE and "kube-apiserver" in self.status():
+            self._wait_for_api()
+
+    def restart(self, name: str) -> None:
+        """Kill a component and start it again."""
+        self.kill(name)
+        self.start(name)
+
+    def status(self) -> dict[str, dict[str, int | None]]:
+        """Process and exit code of every component that was started; the process is None when it ended."""
+        return self.instance.status()
+
+    def down(self) -> None:
+        self.instance.end()
+
+    def bring_up(self, say: Say) -> None:
+        """Start what the instance is for and wait until tests can use it."""
+        self.instance.start(*STORE)
+        if self.runs_pods:
+            self.instance.start("containerd")
+        self._wait_for_api()
+        if self.runs_pods:
+            self._bring_up_node(say)
+
+    def _bring_up_node(self, say: Say) -> None:
+        self.instance.start(*CONTROL)
+        socket = self.instance.layout.containerd_socket
+        self.api.wait("containerd's socket", socket.exists, seconds=30, watch=("containerd",))
+        self.load(archive.pause(self.instance.layout.programs))
+        self.instance.start(*WORKER)  # the kubelet only now: it ends when it finds no containerd
+        self.kubectl("apply", "-f", "-", stdin=_volumes(self.instance.layout.folder))
+        say("waiting for the node")
+        watch = (*STORE, *CONTROL, *WORKER)
+        self.api.wait("the node's readiness", self._node_is_ready, seconds=60, watch=watch)
+        self.api.wait("the default account", self._account_is_there, seconds=30, watch=watch)
+
+    def _wait_for_api(self) -> None:
+        self.api.wait("the API server's readiness", self.api.is_ready, seconds=60, watch=STORE)
+
+    def _node_is_ready(self) -> bool:
+        return is_ready_node(self.api.read(f"/api/v1/nodes/{NODE}"))
+
+    def _account_is_there(self) -> bool:
+        return self.api.read("/api/v1/namespaces/default/serviceaccounts/default") is not None
+
+    def _ctr(self, *args: str) -> None:
+        layout = self.instance.layout
+        ctr = [str(layout.programs / "ctr"), "-a", str(layout.containerd_socket), "-n", "k8s.io"]
+        run(self.instance.enter(*ctr, *args), timeout=300)
+
+
+def up(name: str, *, pods: bool, say: Say, ends_with_us: bool = False) -> LocalCluster:
+    """Make an instance of that name and bring it up; on failure nothing is left of it."""
+    instance = make(name, pods=pods, say=say, ends_with_us=ends_with_us)
+    try:
+        cluster = LocalCluster(instance)
+        cluster.bring_up(say)
+    except BaseException:
+        instance.end()
+        raise
+    return cluster
+
+
+def attach(name: str) -> LocalCluster:
+    """The running instance of that name."""
+    instance = find(name)
+    if instance is None:
+        raise InstanceFailed(f"no instance called {name} runs; start one with: python -m node up")
+    return LocalCluster(instance)
+
+
+def _volumes(folder: Path) -> str:
+    """A default storage class and a few volumes of it, since nothing here makes volumes on demand."""
+    storage: dict[str, Any] = {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {
+            "name": "standard",
+            "annotations": {"storageclass.kubernetes.io/is-default-class": "true"},
+        },
+        "provisioner": "kubernetes.io/no-provisioner",
+    }
+    volumes = [
+        _volume(number, folder / "volumes" / str(number)) for number in range(1, VOLUMES + 1)
+    ]
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": [storage, *volumes]})
+
+
+def _volume(number: int, path: Path) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": f"standard-{number}"},
+        "spec": {
+            "storageClassName": "standard",
+            "capacity": {"storage": "10Gi"},
+            "accessModes": ["ReadWriteOnce", "ReadWriteMany"],
+            "persistentVolumeReclaimPolicy": "Retain",
+            "hostPath": {"path": str(path)},
+        },
+    }

@@ -1,0 +1,120 @@
+"""Chooses who provides the cluster: our own node, kind, or the cluster at hand."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import shutil
+import tempfile
+from pathlib import Path
+
+from node import instance, local, settings
+from node.cache import Say
+from node.cluster import Cluster
+from node.command import CommandFailed, run
+
+KINDS = ("node", "kind", "current")
+KIND_CONFIG = Path(__file__).parents[1] / "kind.yaml"
+
+
+class NoCluster(Exception):
+    """The cluster that was asked for is not to be had."""
+
+
+class KindCluster(Cluster):
+    """A cluster made by kind."""
+
+    def __init__(self, name: str, kubeconfig: Path, scratch: Path, *, ours: bool) -> None:
+        super().__init__(kubeconfig, scratch)
+        self.name, self.ours = name, ours
+
+    def load(self, archive: Path) -> None:
+        self.run("kind", "load", "image-archive", archive, "--name", self.name, timeout=600)
+
+    def down(self) -> None:
+        if self.ours:
+            self.run("kind", "delete", "cluster", "--name", self.name, timeout=300)
+        shutil.rmtree(self.scratch, ignore_errors=True)
+
+
+class CurrentCluster(Cluster):
+    """The cluster that KUBECONFIG names, whose nodes get their images by themselves."""
+
+    def load(self, archive: Path) -> None:
+        raise NoCluster(
+            f"{archive.name} cannot be put on the nodes of this cluster from here: push it to a registry that they "
+            "pull from, or use --cluster=node or --cluster=kind"
+        )
+
+    def down(self) -> None:
+        shutil.rmtree(self.scratch, ignore_errors=True)
+
+
+def provide(kind: str, say: Say) -> Cluster:
+    """The cluster of that kind, brought up; "auto" takes kind where a Docker engine answers, else node."""
+    if kind == "auto":
+        kind = "kind" if _has_kind() else "node"
+    if kind == "node":
+        return local.up(f"test-{secrets.token_hex(4)}", pods=True, say=say, ends_with_us=True)
+    if kind == "kind":
+        return _kind(say)
+    return _current()
+
+
+def _kind(say: Say) -> Cluster:
+    if not _has_kind():
+        raise NoCluster(
+            "kind needs a Docker engine that answers, and kind on the PATH; or use --cluster=node"
+        )
+    scratch = _scratch()
+    kubeconfig = scratch / "kubeconfig"
+    name = f"millgate-{secrets.token_hex(3)}"
+    say(f"creating the kind cluster {name}")
+    made = KindCluster(name, kubeconfig, scratch, ours=True)
+    try:
+        made.run(
+            *("kind", "create", "cluster", "--name", name, "--config", KIND_CONFIG),
+            *("--kubeconfig", kubeconfig, "--wait", "180s"),
+            timeout=900,
+        )
+    except BaseException:
+        made.down()
+        raise
+    return made
+
+
+def _current() -> Cluster:
+    kubeconfig = settings.kubeconfig()
+    if kubeconfig is None or not kubeconfig.exists():
+        raise NoCluster("--cluster=current needs KUBECONFIG to name a file")
+    for running in instance.running():
+        if running.layout.kubeconfig == kubeconfig:
+            return _Kept(running)
+    scratch = _scratch()
+    text = run(["kubectl", "config", "view", "--minify", "-o", "json"], env=settings.environment())
+    context = json.loads(text)["current-context"]
+    if context.startswith("kind-") and _has_kind():
+        return KindCluster(context.removeprefix("kind-"), kubeconfig, scratch, ours=False)
+    return CurrentCluster(kubeconfig, scratch)
+
+
+class _Kept(local.LocalCluster):
+    """An instance that was up before the tests, and stays up."""
+
+    def down(self) -> None:
+        pass
+
+
+def _scratch() -> Path:
+    return Path(tempfile.mkdtemp(prefix="millgate-cluster-"))
+
+
+def _has_kind() -> bool:
+    path = settings.search_path()
+    if not (shutil.which("kind", path=path) and shutil.which("docker", path=path)):
+        return False
+    try:
+        run(["docker", "info"], timeout=30)
+    except CommandFailed:
+        return False
+    return True
