@@ -1,0 +1,440 @@
+"""PostgreSQL, Redis and RabbitMQ for tests: child processes on free loopback ports, gone when the tests are.
+
+A server belongs to the process that started it: `stop()` ends it by pid, and a keeper process ends it when the tests
+are killed. Nothing here talks to a server that runs already. Where the programs are missing, root on Debian installs
+them through apt; everybody else is told the packages.
+"""
+
+from __future__ import annotations
+
+import atexit
+import fcntl
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import IO
+
+from support import keeper
+from support.wait import eventually
+
+PASSWORD = "correct horse"  # of every server's administrator; the space shows that URLs are quoted
+_START = 60.0
+
+
+def free_port() -> int:
+    """A loopback port that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def listens(port: int) -> bool:
+    """Whether something accepts connections on a loopback port."""
+    with socket.socket() as probe:
+        probe.settimeout(1.0)
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def need(program: str, folders: Sequence[Path], packages: Sequence[str]) -> Path:
+    """The path of a server program; installed first where we may, else an error that names the packages."""
+    found = _find(program, folders)
+    if found is None and os.geteuid() == 0 and shutil.which("apt-get"):
+        _install(packages)
+        found = _find(program, folders)
+    if found is None:
+        raise RuntimeError(
+            f"{program} is missing; install the Debian packages {' '.join(packages)}"
+        )
+    return found
+
+
+def _find(program: str, folders: Sequence[Path]) -> Path | None:
+    for folder in folders:
+        if (folder / program).exists():
+            return folder / program
+    found = shutil.which(program)
+    return Path(found) if found else None
+
+
+def _install(packages: Sequence[str]) -> None:
+    # policy-rc.d answers 101: the packages must not start services of their own
+    environment = dict(os.environ, DEBIAN_FRONTEND="noninteractive", RUNLEVEL="1")
+    subprocess.run(["apt-get", "update", "-qq"], check=True, env=environment)
+    subprocess.run(
+        ["apt-get", "install", "-y", "-qq", "--no-install-recommends", *packages],
+        check=True,
+        env=environment,
+        stdout=subprocess.DEVNULL,
+    )
+
+
+def user_for(name: str) -> str:
+    """The account that a server runs as: its own when we are root, ours (empty) otherwise."""
+    if os.geteuid() != 0:
+        return ""
+    try:
+        pwd.getpwnam(name)
+    except KeyError:
+        return "nobody"
+    return name
+
+
+class Kept:
+    """One server program under a keeper."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        stop: signal.Signals,
+        user: str,
+        log: Path,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self._log = log
+        with log.open("ab") as output:
+            self._keeper = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-I",
+                    keeper.__file__,
+                    str(int(stop)),
+                    user,
+                    str(log.parent),
+                    *command,
+                ],
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=output,
+                env=dict(os.environ, LC_ALL="C.UTF-8") | dict(environment or {}),
+                cwd="/",
+                start_new_session=True,
+            )
+
+    @property
+    def running(self) -> bool:
+        """Whether the program still runs."""
+        return self._keeper.poll() is None
+
+    def check(self) -> None:
+        """Raise with the log's tail when the program has ended."""
+        if not self.running:
+            tail = self._log.read_text(errors="replace")[-2000:]
+            raise RuntimeError(f"the server ended with {self._keeper.returncode}: {tail}")
+
+    def stop(self) -> None:
+        """End the program and wait for that."""
+        pipe: IO[bytes] | None = self._keeper.stdin
+        if pipe is not None and not pipe.closed:
+            with suppress(BrokenPipeError):
+                pipe.write(b".")
+                pipe.flush()
+            with suppress(BrokenPipeError):
+                pipe.close()
+        self._keeper.wait(30)
+
+
+class Folder:
+    """A temporary folder that belongs to a server's account."""
+
+    def __init__(self, user: str) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix="millgate-"))
+        self._user = user
+        self.own(self.path)
+
+    def own(self, path: Path) -> None:
+        """Hand a file or folder over to the server's account."""
+        if self._user:
+            shutil.chown(path, self._user, self._user)
+
+    def remove(self) -> None:
+        """Delete it with all in it."""
+        shutil.rmtree(self.path, ignore_errors=True)
+
+
+def wait_until_up(kept: Kept, port: int) -> None:
+    """Wait until the port accepts connections; fail at once when the program has ended."""
+    end = time.monotonic() + _START
+    while not listens(port):
+        kept.check()
+        if time.monotonic() > end:
+            raise RuntimeError(f"nothing listens on port {port} after {_START} s")
+        time.sleep(0.05)
+
+
+def cache_folder() -> Path:
+    """Where prepared files are kept between runs, outside of the repository and readable for server accounts."""
+    base = Path("/var/cache") if os.geteuid() == 0 else Path.home() / ".cache"
+    folder = base / "millgate-tests"
+    folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+    return folder
+
+
+class Postgres:
+    """One PostgreSQL server; `superuser` is its administrator, with PASSWORD over TCP and none over the socket."""
+
+    superuser = "postgres"
+
+    def __init__(self, **settings: str) -> None:
+        self._user = user_for("postgres")
+        self._initdb = need("initdb", _postgres_folders(), ["postgresql"])
+        self._folder = Folder(self._user)
+        self.data = self._folder.path / "data"
+        self.sockets = self._folder.path
+        self.log = self._folder.path / "server.log"
+        self.port = free_port()
+        #: `name=value` of the server's configuration; changed ones hold from the next start.
+        self.settings = {
+            "fsync": "off",
+            "autovacuum_naptime": "5s",
+            "max_connections": "200",
+            **settings,
+        }
+        subprocess.run(
+            ["cp", "-a", "--reflink=auto", _template(self._initdb, self._user), self.data],
+            check=True,
+        )
+        self._kept: Kept | None = None
+        self.start()
+
+    def start(self) -> None:
+        """Start the program and wait until it answers queries."""
+        settings = {
+            "listen_addresses": "127.0.0.1",
+            "port": str(self.port),
+            "unix_socket_directories": str(self.sockets),
+            **self.settings,
+        }
+        flags = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
+        self._kept = Kept(
+            [str(self._initdb.with_name("postgres")), "-D", str(self.data), *flags],
+            stop=signal.SIGINT,
+            user=self._user,
+            log=self.log,
+        )
+        kept = self._kept
+
+        def answers() -> bool:
+            kept.check()
+            return self.run("-tAc", "select 1", check=False) == "1"
+
+        eventually(answers, timeout=_START, every=0.05)
+
+    def stop(self) -> None:
+        """Stop the program: sessions are ended, data stays."""
+        if self._kept is not None:
+            self._kept.stop()
+            self._kept = None
+
+    def kill(self) -> None:
+        """Stop it the way a crash does: SIGQUIT makes the server drop everything, recovery follows the next start."""
+        pid = int((self.data / "postmaster.pid").read_text().split()[0])
+        os.kill(pid, signal.SIGQUIT)
+        if self._kept is not None:
+            self._kept.stop()
+            self._kept = None
+
+    def restart(self) -> None:
+        """Stop and start."""
+        self.stop()
+        self.start()
+
+    def url(
+        self, database: str = "postgres", *, user: str = superuser, port: int | None = None
+    ) -> str:
+        """The URL over TCP."""
+        quoted = PASSWORD.replace(" ", "%20")
+        return f"postgresql://{user}:{quoted}@127.0.0.1:{port or self.port}/{database}"
+
+    def socket_url(self, database: str = "postgres", *, user: str = superuser) -> str:
+        """The URL over the Unix socket."""
+        return f"postgresql:///{database}?host={self.sockets}&port={self.port}&user={user}"
+
+    def run(self, *arguments: str, check: bool = True) -> str:
+        """What psql prints, as the administrator; `arguments` are psql's."""
+        done = subprocess.run(
+            [self._initdb.with_name("psql"), "-X", "-q", "-v", "ON_ERROR_STOP=1", "-h", self.sockets,
+             "-p", str(self.port), "-U", self.superuser, *arguments],
+            capture_output=True, text=True, check=False, env=dict(os.environ, PGDATABASE="postgres"),
+        )  # fmt: skip
+        if check and done.returncode:
+            raise RuntimeError(f"psql {' '.join(arguments)}: {done.stderr.strip()}")
+        return done.stdout.strip()
+
+    def create_database(self, name: str) -> str:
+        """Make an empty database and answer its URL."""
+        self.run("-c", f'CREATE DATABASE "{name}"')
+        return self.url(name)
+
+    def close(self) -> None:
+        """Stop it and delete all that it stored."""
+        self.stop()
+        self._folder.remove()
+
+
+def _postgres_folders() -> list[Path]:
+    return sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda p: -float(p.parent.name))
+
+
+def _template(initdb: Path, user: str) -> Path:
+    """A fresh data folder, made once per version of the programs."""
+    version = subprocess.run(
+        [initdb, "--version"], capture_output=True, text=True, check=True
+    ).stdout
+    name = "postgres-" + "".join(
+        c if c.isalnum() or c == "." else "-" for c in version.split(") ")[-1].strip()
+    )
+    wanted = cache_folder() / name
+    with (cache_folder() / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not wanted.exists():
+            _make_template(initdb, user, wanted)
+    return wanted
+
+
+def _make_template(initdb: Path, user: str, wanted: Path) -> None:
+    folder = Folder(user)
+    secret, made = folder.path / "password", folder.path / "data"
+    secret.write_text(PASSWORD)
+    folder.own(secret)
+    identity = {"user": user, "group": user, "extra_groups": []} if user else {}
+    subprocess.run(
+        [initdb, "-D", made, "--no-sync", "--encoding=UTF8", "--locale=C.UTF-8", f"--username={Postgres.superuser}",
+         "--auth-local=trust", "--auth-host=scram-sha-256", f"--pwfile={secret}"],
+        check=True, cwd="/", stdout=subprocess.DEVNULL, **identity,  # type: ignore[call-overload]
+    )  # fmt: skip
+    partial = wanted.with_suffix(".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    subprocess.run(["cp", "-a", made, partial], check=True)
+    partial.rename(wanted)
+    folder.remove()
+
+
+class Redis:
+    """One Redis server, without persistence unless `arguments` say otherwise."""
+
+    def __init__(self, *arguments: str) -> None:
+        user = user_for("redis")
+        program = need("redis-server", [], ["redis-server"])
+        self._folder = Folder(user)
+        self.port = free_port()
+        self._arguments = arguments
+        self._program, self._user = program, user
+        self.start()
+
+    def start(self) -> None:
+        """Start the program and wait until it accepts connections."""
+        command = [str(self._program), "--bind", "127.0.0.1", "--port", str(self.port), "--daemonize", "no",
+                   "--dir", str(self._folder.path), "--save", "", *self._arguments]  # fmt: skip
+        self._kept = Kept(
+            command, stop=signal.SIGTERM, user=self._user, log=self._folder.path / "server.log"
+        )
+        wait_until_up(self._kept, self.port)
+
+    def stop(self) -> None:
+        """Stop the program."""
+        self._kept.stop()
+
+    @property
+    def url(self) -> str:
+        """The URL of database 0."""
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    def close(self) -> None:
+        """Stop it and delete what it stored."""
+        self.stop()
+        self._folder.remove()
+
+
+class RabbitMQ:
+    """One RabbitMQ node with an epmd of its own; every port is on loopback."""
+
+    def __init__(self, **environment: str) -> None:
+        self._user = user_for("rabbitmq")
+        self._program = need(
+            "rabbitmq-server", [Path("/usr/lib/rabbitmq/bin")], ["rabbitmq-server"]
+        )
+        epmd = need("epmd", [], ["erlang-base"])
+        self._folder = Folder(self._user)
+        self.port, self._distribution, self._epmd_port = free_port(), free_port(), free_port()
+        home = str(self._folder.path)
+        self.environment = {
+            "HOME": home,
+            "RABBITMQ_HOME": "",
+            "RABBITMQ_NODENAME": f"millgate{self.port}@localhost",
+            "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
+            "RABBITMQ_NODE_PORT": str(self.port),
+            "RABBITMQ_DIST_PORT": str(self._distribution),
+            "RABBITMQ_MNESIA_BASE": f"{home}/mnesia",
+            "RABBITMQ_LOG_BASE": f"{home}/log",
+            "RABBITMQ_CONF_ENV_FILE": f"{home}/absent",
+            "RABBITMQ_CONFIG_FILE": f"{home}/rabbitmq",
+            "RABBITMQ_ENABLED_PLUGINS_FILE": f"{home}/plugins",
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1} -start_epmd false",
+            "ERL_EPMD_ADDRESS": "127.0.0.1",
+            "ERL_EPMD_PORT": str(self._epmd_port),
+            **environment,
+        }
+        self._epmd = Kept(
+            [str(epmd), "-port", str(self._epmd_port), "-address", "127.0.0.1"],
+            stop=signal.SIGTERM, user=self._user, log=self._folder.path / "epmd.log",
+        )  # fmt: skip
+        wait_until_up(self._epmd, self._epmd_port)
+        self.start()
+
+    def start(self) -> None:
+        """Start the node and wait until it accepts connections (some seconds)."""
+        self._kept = Kept(
+            [str(self._program)], stop=signal.SIGTERM, user=self._user,
+            log=self._folder.path / "server.log", environment=self.environment,
+        )  # fmt: skip
+        wait_until_up(self._kept, self.port)
+
+    def stop(self) -> None:
+        """Stop the node; its data stays."""
+        self._kept.stop()
+
+    @property
+    def url(self) -> str:
+        """The URL of the default virtual host, as the built-in user."""
+        return f"amqp://guest:guest@127.0.0.1:{self.port}/%2F"
+
+    def close(self) -> None:
+        """Stop node and epmd and delete what they stored."""
+        self.stop()
+        self._epmd.stop()
+        self._folder.remove()
+
+
+@cache
+def postgres() -> Postgres:
+    """The session's PostgreSQL, started on first use; for tests that neither stop nor reconfigure it."""
+    server = Postgres()
+    atexit.register(server.close)
+    return server
+
+
+@cache
+def redis() -> Redis:
+    """The session's Redis, started on first use."""
+    server = Redis()
+    atexit.register(server.close)
+    return server
+
+
+@cache
+def rabbitmq() -> RabbitMQ:
+    """The session's RabbitMQ, started on first use."""
+    server = RabbitMQ()
+    atexit.register(server.close)
+    return server
