@@ -1,8 +1,8 @@
 """Runs one server program and ends it when whoever started this keeper is gone, even by SIGKILL.
 
 Usage: python -I keeper.py STOP_SIGNAL USER FOLDER PROGRAM [ARGUMENT...]. The starter holds the other end of standard
-input. A byte on it stops the program: STOP_SIGNAL, after ten seconds SIGKILL to its process group. When it closes without
-one, the starter has died; then FOLDER, the program's files, is removed as well.
+input. A byte on it stops the program: STOP_SIGNAL, after ten seconds SIGKILL to its process group. When it closes
+without one, the starter has died; then FOLDER, the program's files, is removed as well.
 """
 
 from __future__ import annotations

@@ -370,7 +370,7 @@ class RabbitMQ:
         home = str(self._folder.path)
         self.environment = {
             "HOME": home,
-            "RABBITMQ_HOME": "",
+            "RABBITMQ_ALLOW_INPUT": "1",  # no shell around the node: a signal reaches it
             "RABBITMQ_NODENAME": f"millgate{self.port}@localhost",
             "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
             "RABBITMQ_NODE_PORT": str(self.port),
