@@ -380,7 +380,7 @@ class RabbitMQ:
             "RABBITMQ_CONF_ENV_FILE": f"{home}/absent",
             "RABBITMQ_CONFIG_FILE": f"{home}/rabbitmq",
             "RABBITMQ_ENABLED_PLUGINS_FILE": f"{home}/plugins",
-            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1} -start_epmd false",
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1} -start_epmd false -noinput",
             "ERL_EPMD_ADDRESS": "127.0.0.1",
             "ERL_EPMD_PORT": str(self._epmd_port),
             **environment,
@@ -390,7 +390,11 @@ class RabbitMQ:
             stop=signal.SIGTERM, user=self._user, log=self._folder.path / "epmd.log",
         )  # fmt: skip
         wait_until_up(self._epmd, self._epmd_port)
-        self.start()
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
 
     def start(self) -> None:
         """Start the node and wait until it accepts connections (some seconds)."""
