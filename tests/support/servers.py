@@ -380,14 +380,15 @@ class RabbitMQ:
             "RABBITMQ_CONF_ENV_FILE": f"{home}/absent",
             "RABBITMQ_CONFIG_FILE": f"{home}/rabbitmq",
             "RABBITMQ_ENABLED_PLUGINS_FILE": f"{home}/plugins",
-            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1} -start_epmd false -noinput",
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-noinput -start_epmd false "
+            "-kernel inet_dist_use_interface {127,0,0,1}",
             "ERL_EPMD_ADDRESS": "127.0.0.1",
             "ERL_EPMD_PORT": str(self._epmd_port),
             **environment,
         }
         self._epmd = Kept(
             [str(epmd), "-port", str(self._epmd_port), "-address", "127.0.0.1"],
-            stop=signal.SIGTERM, user=self._user, log=self._folder.path / "epmd.log",
+            stop=signal.SIGKILL, user=self._user, log=self._folder.path / "epmd.log",
         )  # fmt: skip
         wait_until_up(self._epmd, self._epmd_port)
         try:
@@ -399,7 +400,7 @@ class RabbitMQ:
     def start(self) -> None:
         """Start the node and wait until it accepts connections (some seconds)."""
         self._kept = Kept(
-            [str(self._program)], stop=signal.SIGTERM, user=self._user,
+            [str(self._program)], stop=signal.SIGKILL, user=self._user,
             log=self._folder.path / "server.log", environment=self.environment,
         )  # fmt: skip
         wait_until_up(self._kept, self.port)
