@@ -1,0 +1,148 @@
+"""The front door: which module is imported, how errors end, what help and version say."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+import millgate.cli
+from millgate.cli import COMMANDS, EXIT_INTERNAL, EXIT_INTERRUPTED, exit_code
+from millgate.errors import (
+    AppNotLoaded,
+    AuthFailed,
+    BrokerUnavailable,
+    InvalidMessage,
+    InvalidSettings,
+    MillgateError,
+    QueueFull,
+    ResultTimeout,
+)
+
+from .conftest import Shell
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (InvalidSettings(), 2),
+        (InvalidMessage(), 2),
+        (AppNotLoaded(), 3),
+        (AuthFailed(), 4),
+        (BrokerUnavailable(), 4),
+        (QueueFull(), 1),
+        (ResultTimeout(), 1),
+    ],
+)
+def test_every_error_has_its_exit_code(error: MillgateError, code: int) -> None:
+    assert exit_code(error) == code
+
+
+def test_an_error_is_one_line_without_a_traceback(shell: Shell) -> None:
+    assert shell("send", "work", "--args", "{nonsense") == 2
+    assert shell.err.startswith("millgate: error: --args: not JSON")
+    assert shell.err.count("\n") == 1
+    assert shell.out == ""
+
+
+def test_a_wrong_flag_names_itself_and_the_help(shell: Shell) -> None:
+    assert shell("status", "--tpics", "x") == 2
+    assert "--tpics" in shell.err
+    assert "--help" in shell.err
+
+
+def test_an_unknown_command_lists_the_known_ones(shell: Shell) -> None:
+    assert shell("sned") == 2
+    assert "'sned'" in shell.err
+    assert "send" in shell.err
+
+
+def test_no_command_prints_the_overview_and_is_a_usage_error(shell: Shell) -> None:
+    assert shell() == 2
+    for name in COMMANDS:
+        assert name in shell.err
+
+
+def test_version_is_that_of_the_distribution(shell: Shell) -> None:
+    assert shell("--version") == 0
+    assert shell.out == f"millgate {version('millgate')}\n"
+
+
+def test_a_bug_is_one_line_too_and_traceback_shows_it(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+        subparsers.add_parser("status").set_defaults(run=lambda args: 1 // 0)
+
+    monkeypatch.setattr("millgate.cli.status.add", add)
+    assert shell("status") == EXIT_INTERNAL
+    assert "ZeroDivisionError" in shell.err
+    assert shell.err.count("\n") == 1
+    with pytest.raises(ZeroDivisionError):
+        shell("--traceback", "status")
+
+
+def test_ctrl_c_ends_as_shells_expect(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(arguments: list[str], console: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(millgate.cli, "_run", interrupted)
+    assert shell("status") == EXIT_INTERRUPTED
+    assert shell.err == ""
+
+
+def test_a_command_of_another_distribution_is_found_by_its_entry_point(shell: Shell) -> None:
+    assert shell("sned") == 2
+    assert "dev" in shell.err
+
+
+def test_only_the_named_command_is_imported() -> None:
+    code = (
+        "import sys\nfrom millgate.cli import main\nmain(['pause', '--help'])\n"
+        "loaded = {m for m in sys.modules if m.startswith('millgate.cli.')}\n"
+        "print(sorted(loaded), file=sys.stderr)\n"
+        "assert 'millgate.cli.pause' in loaded\n"
+        "assert not loaded & {'millgate.cli.send', 'millgate.cli.worker', 'millgate.cli.dead'}\n"
+        "assert 'asyncio' not in sys.modules and 'yaml' not in sys.modules\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_every_command_of_the_table_has_its_module_and_documents_itself(shell: Shell) -> None:
+    for name in COMMANDS:
+        assert shell(name, "--help") == 0, (name, shell.err)
+
+
+def test_exit_codes_are_documented() -> None:
+    page = Path(__file__).parents[4] / "docs/reference/exit-codes.md"
+    text = page.read_text(encoding="utf-8")
+    for code in (0, 1, 2, 3, 4, 5, EXIT_INTERNAL, EXIT_INTERRUPTED):
+        assert f"| {code} |" in text
+
+
+def test_no_broker_says_how_to_name_one(shell: Shell) -> None:
+    shell.url = ""
+    assert shell("status") == 2
+    assert "--broker" in shell.err
+    assert "MILLGATE_BROKER" in shell.err
+
+
+def test_the_broker_may_be_named_in_a_file(shell: Shell, tmp_path: Path) -> None:
+    secret = tmp_path / "uri"
+    secret.write_text(shell.url + "\n")
+    shell.url = ""
+    shell.environ["MILLGATE_BROKER_FILE"] = str(secret)
+    assert shell("status") == 0
+    shell.environ["MILLGATE_BROKER_FILE"] = str(tmp_path / "missing")
+    assert shell("status") == 2
+    assert "missing" in shell.err
+
+
+def test_a_password_in_a_wrong_url_is_not_printed(shell: Shell) -> None:
+    assert shell("status", "--broker", "postgre://bob:s3cret@db/x") == 2
+    assert "s3cret" not in shell.err

@@ -1,0 +1,76 @@
+"""From flags and variables to an open broker: the same two flags on every command that talks to one."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from millgate.brokers import DEFAULT_QUEUE, open_broker
+from millgate.brokers.base import DEADLINE, Broker
+from millgate.cli.console import Console
+from millgate.errors import InvalidInput, InvalidSettings
+from millgate.limits import parse_duration
+
+
+def add_broker(parser: argparse.ArgumentParser) -> None:
+    """Give a command `--broker`, `--queue` and `--deadline`."""
+    parser.add_argument(
+        "--broker", metavar="URL", help="where the queue lives (variable MILLGATE_BROKER)"
+    )
+    parser.add_argument(
+        "--queue",
+        metavar="NAME",
+        help=f"which queue there (variable MILLGATE_QUEUE, default {DEFAULT_QUEUE})",
+    )
+    parser.add_argument(
+        "--deadline",
+        metavar="TIME",
+        type=duration,
+        default=DEADLINE,
+        help=f"most time for one call to the broker (default {DEADLINE:.0f}s)",
+    )
+
+
+@contextmanager
+def connected(args: argparse.Namespace) -> Iterator[Broker]:
+    """The broker that the flags name, closed afterwards. Raises InvalidSettings when none is named."""
+    url, queue = target(args)
+    broker = open_broker(url, queue=queue, deadline=args.deadline)
+    try:
+        yield broker
+    finally:
+        broker.close()
+
+
+def target(args: argparse.Namespace) -> tuple[str, str]:
+    """The broker's URL and the queue's name, from flags before variables."""
+    console: Console = args.console
+    environ = console.environ
+    url = args.broker or environ.get("MILLGATE_BROKER") or _from_file(console)
+    if not url:
+        raise InvalidSettings(
+            "no broker: give --broker URL or set MILLGATE_BROKER, for example local://"
+        )
+    return url, args.queue or environ.get("MILLGATE_QUEUE") or DEFAULT_QUEUE
+
+
+def duration(text: str) -> float:
+    """An argparse type: 90s, 15m, 1h30m."""
+    try:
+        return parse_duration(float(text) if text.replace(".", "", 1).isdigit() else text)
+    except InvalidInput as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _from_file(console: Console) -> str | None:
+    name = console.environ.get("MILLGATE_BROKER_FILE")
+    if not name:
+        return None
+    try:
+        return Path(name).read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise InvalidSettings(
+            f"MILLGATE_BROKER_FILE: cannot read {name}: {error.strerror}"
+        ) from error

@@ -1,0 +1,170 @@
+"""Prints values as a table, JSON or YAML: one shape of data, three renderings.
+
+Unknown is `?` in a table and null elsewhere, never 0.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import json
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from enum import Enum
+from typing import Any, Final
+
+from millgate.cli.console import Console
+from millgate.errors import InvalidSettings
+
+FORMATS: Final = ("table", "json", "yaml")
+_BOLD, _DIM, _RED, _GREEN, _YELLOW, _PLAIN = (
+    "\x1b[1m",
+    "\x1b[2m",
+    "\x1b[31m",
+    "\x1b[32m",
+    "\x1b[33m",
+    "\x1b[0m",
+)
+#: Words that deserve a colour wherever they stand alone in a cell.
+_COLOURS: Final = {
+    "failed": _RED,
+    "unknown": _RED,
+    "Unknown": _RED,
+    "Fenced": _YELLOW,
+    "paused": _YELLOW,
+    "running": _YELLOW,
+    "succeeded": _GREEN,
+    "Active": _GREEN,
+    "-": _DIM,
+    "?": _DIM,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows of text under titles. Columns whose every cell is a number are set to the right."""
+
+    titles: tuple[str, ...]
+    rows: Sequence[Sequence[str]]
+
+    def render(self, colours: bool = False) -> str:
+        """Lines without trailing blanks; the titles alone when there are no rows."""
+        widths = [
+            max(_width(row[at]) for row in (self.titles, *self.rows))
+            for at in range(len(self.titles))
+        ]
+        right = [
+            bool(self.rows) and all(_numeric(row[at]) for row in self.rows)
+            for at in range(len(widths))
+        ]
+        head = _line(self.titles, widths, right, {})
+        lines = [_BOLD + head + _PLAIN if colours else head]
+        palette = _COLOURS if colours else {}
+        lines += [_line(row, widths, right, palette) for row in self.rows]
+        return "\n".join(lines)
+
+
+def add_format(parser: argparse.ArgumentParser) -> None:
+    """Give a command its `-o`."""
+    parser.add_argument(
+        "-o", "--output", choices=FORMATS, default="table", help="how to print (default: table)"
+    )
+
+
+def emit(console: Console, how: str, value: Any, *tables: Table) -> None:
+    """Print `value` as JSON or YAML, or the tables that show it."""
+    if how == "table":
+        text = "\n\n".join(table.render(console.colours) for table in tables)
+    elif how == "json":
+        text = json.dumps(plain(value), indent=2, ensure_ascii=False)
+    else:
+        text = _yaml(plain(value))
+    print(text, file=console.out, flush=True)
+
+
+def plain(value: Any) -> Any:
+    """The value in JSON types: dataclasses become objects, bytes what they say, or base64."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, bytes):
+        return payload(value)
+    if isinstance(value, Enum):
+        return value.value
+    return value
+
+
+def payload(data: bytes | None) -> Any:
+    """An encoded call or result as people read it: JSON, else text, else {"base64": …}."""
+    if data is None:
+        return None
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(data).decode()}
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def brief(data: bytes | None, width: int = 40) -> str:
+    """A payload on one line, cut at `width`."""
+    if data is None:
+        return "-"
+    text = json.dumps(payload(data), ensure_ascii=False)
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def count(value: int | None) -> str:
+    """A number that may be unknown."""
+    return "?" if value is None else str(value)
+
+
+def age(seconds: float | None, nothing: str = "-") -> str:
+    """Seconds as people say them, two units at most: 4.2s, 3m10s, 2h05m, 3d4h."""
+    if seconds is None:
+        return nothing
+    if seconds < 1:
+        return f"{seconds * 1000:.0f}ms"
+    if seconds < 60:
+        return f"{seconds:.1f}s"
+    whole = round(seconds)
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02d}s"
+    if whole < 86400:
+        return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
+    return f"{whole // 86400}d{whole % 86400 // 3600}h"
+
+
+def _line(
+    cells: Sequence[str], widths: list[int], right: list[bool], palette: Mapping[str, str]
+) -> str:
+    parts = []
+    for cell, width, to_right in zip(cells, widths, right, strict=True):
+        blank = " " * (width - _width(cell))
+        colour = palette.get(cell, "")
+        shown = f"{colour}{cell}{_PLAIN}" if colour else cell
+        parts.append(blank + shown if to_right else shown + blank)
+    return "  ".join(parts).rstrip()
+
+
+def _numeric(cell: str) -> bool:
+    return cell in ("?", "-") or cell.replace(".", "", 1).isdigit()
+
+
+def _width(cell: str) -> int:
+    return sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in cell)
+
+
+def _yaml(value: Any) -> str:
+    try:
+        import yaml
+    except ModuleNotFoundError:
+        raise InvalidSettings("-o yaml needs PyYAML: pip install pyyaml, or use -o json") from None
+    text: str = yaml.safe_dump(value, sort_keys=False, allow_unicode=True)
+    return text.rstrip("\n")

@@ -1,0 +1,38 @@
+"""`millgate schedule`: the last slot that each schedule fired in the whole fleet."""
+
+from __future__ import annotations
+
+import argparse
+from datetime import UTC, datetime
+from typing import Any
+
+from millgate.cli.connection import add_broker, connected
+from millgate.cli.console import Console
+from millgate.cli.output import Table, add_format, age, emit
+from millgate.errors import EXIT_OK
+
+
+def add(subparsers: Any) -> None:
+    """Enter the command."""
+    parser = subparsers.add_parser("schedule", help="the last slot that each schedule fired")
+    add_broker(parser)
+    add_format(parser)
+    parser.set_defaults(run=_run)
+
+
+def _run(args: argparse.Namespace) -> int:
+    console: Console = args.console
+    with connected(args) as broker:
+        slots = broker.schedules()
+    now = console.clock.now()
+    rows = [
+        (name, _moment(slot), f"{age(max(now - slot, 0.0))} ago")
+        for name, slot in sorted(slots.items())
+    ]
+    value = [{"schedule": name, "lastSlot": _moment(slot)} for name, slot in sorted(slots.items())]
+    emit(console, args.output, value, Table(("SCHEDULE", "LAST SLOT", "FIRED FOR"), rows))
+    return EXIT_OK
+
+
+def _moment(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

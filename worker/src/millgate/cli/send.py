@@ -1,0 +1,153 @@
+"""`millgate send`: queue a task by its name. The app is not imported; what is sent is what was typed."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from millgate.brokers.base import MAX_BATCH, Broker
+from millgate.cli.connection import add_broker, connected, duration
+from millgate.cli.console import Console
+from millgate.cli.output import Table, add_format, emit
+from millgate.cli.show import ended, report, wait_all
+from millgate.codec import encode_call
+from millgate.errors import EXIT_OK, InvalidInput, InvalidSettings
+from millgate.ids import new_id
+from millgate.message import DEFAULT_PRIORITY, DEFAULT_TOPIC, Message, Options, Receipt
+
+
+def add(subparsers: Any) -> None:
+    """Enter the command."""
+    parser = subparsers.add_parser(
+        "send",
+        help="queue a task by its name",
+        description="Queue a task by its name. The result is printed with --wait.",
+    )
+    parser.add_argument("task", help="the task's registered name")
+    parser.add_argument("--args", default="[]", metavar="JSON", help="positional arguments: [1]")
+    parser.add_argument("--kwargs", default="{}", metavar="JSON", help='named ones: {"x": 1}')
+    parser.add_argument(
+        "--lines",
+        metavar="FILE",
+        type=argparse.FileType(encoding="utf-8"),
+        help="send one task for each line of FILE, a JSON array of arguments each; - is standard input",
+    )
+    parser.add_argument("--topic", default=DEFAULT_TOPIC, help="default: %(default)s")
+    _add_options(parser)
+    parser.add_argument(
+        "--wait",
+        nargs="?",
+        type=duration,
+        const=3600.0,
+        metavar="TIME",
+        help="wait for the end (1h unless TIME is given) and print the result",
+    )
+    add_broker(parser)
+    add_format(parser)
+    parser.set_defaults(run=_run)
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--id", help="an id of your own; sending it twice queues once")
+    parser.add_argument("--priority", type=int, default=DEFAULT_PRIORITY, help="0 to 9, 9 first")
+    parser.add_argument("--key", help="the key that limits per key count by")
+    parser.add_argument("--delay", type=duration, metavar="TIME", help="not before that long")
+    parser.add_argument(
+        "--at", type=_moment, metavar="WHEN", help="not before: 2026-12-24T18:00:00+01:00"
+    )
+    parser.add_argument("--expires", type=duration, metavar="TIME", help="not after that long")
+    parser.add_argument("--unique", metavar="TEXT", help="queue nothing while another has TEXT")
+    parser.add_argument("--result-ttl", type=duration, metavar="TIME", help="keep the result")
+    parser.add_argument(
+        "--attempts", type=int, help="bound on failed runs, in place of the topic's"
+    )
+    parser.add_argument("--timeout", type=duration, metavar="TIME", help="hard timeout of a run")
+
+
+def _run(args: argparse.Namespace) -> int:
+    console: Console = args.console
+    messages = list(_messages(args, console.clock.now()))
+    with connected(args) as broker:
+        receipts = _publish(broker, messages)
+        if args.wait is None:
+            emit(console, args.output, _plain(receipts), _table(receipts))
+            return EXIT_OK
+        states = wait_all(broker, console.clock, [receipt.id for receipt in receipts], args.wait)
+    report(console, args.output, states)
+    return ended(states)
+
+
+def _messages(args: argparse.Namespace, now: float) -> Iterator[Message]:
+    named = _json(args.kwargs, dict, "--kwargs", '{"name": value}')
+    base = Message(
+        id=args.id or new_id(now),
+        topic=args.topic,
+        task=args.task,
+        body=b"",
+        priority=args.priority,
+        key=args.key,
+        delay=args.delay,
+        at=args.at,
+        expires_in=args.expires,
+        unique=args.unique,
+        result_ttl=args.result_ttl,
+        options=Options(hard_timeout=args.timeout, attempts=args.attempts),
+    )
+    if args.lines is None:
+        positional = _json(args.args, list, "--args", "[1, 2]")
+        yield replace(base, body=encode_call(positional, named))
+        return
+    if args.id or args.unique:
+        raise InvalidSettings("--lines sends many tasks: --id and --unique name a single one")
+    for number, positional in _lines(args.lines):
+        body = encode_call(_json(positional, list, f"line {number}", "[1, 2]"), named)
+        yield replace(base, id=new_id(now), body=body)
+
+
+def _lines(source: Iterable[str]) -> Iterator[tuple[int, str]]:
+    for number, line in enumerate(source, 1):
+        if line.strip():
+            yield number, line
+
+
+def _json(text: str, kind: type, name: str, example: str) -> Any:
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise InvalidInput(f"{name}: not JSON: {error}; write it like {example}") from error
+    if not isinstance(value, kind):
+        what = "array" if kind is list else "object"
+        raise InvalidInput(f"{name}: a JSON {what} is needed; write it like {example}")
+    return value
+
+
+def _publish(broker: Broker, messages: list[Message]) -> list[Receipt]:
+    receipts: list[Receipt] = []
+    for start in range(0, len(messages), MAX_BATCH):
+        receipts += broker.publish(messages[start : start + MAX_BATCH])
+    return receipts
+
+
+def _plain(receipts: list[Receipt]) -> list[dict[str, Any]]:
+    return [{"id": receipt.id, "duplicate": receipt.duplicate} for receipt in receipts]
+
+
+def _table(receipts: list[Receipt]) -> Table:
+    rows = [(receipt.id, "duplicate" if receipt.duplicate else "queued") for receipt in receipts]
+    return Table(("ID", "STATE"), rows)
+
+
+def _moment(text: str) -> float:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a time; write it like 2026-12-24T18:00:00+01:00"
+        ) from error
+    if moment.tzinfo is None:
+        raise argparse.ArgumentTypeError(f"{text!r} has no time zone; add one, such as Z or +01:00")
+    return moment.timestamp()

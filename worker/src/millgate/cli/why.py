@@ -1,0 +1,135 @@
+"""`millgate why`: says what keeps a topic or a task from running, from what the broker knows."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from typing import Any
+
+from millgate.brokers.base import Broker, State, TaskState
+from millgate.cli.connection import add_broker, connected
+from millgate.cli.output import Table, add_format, age, emit
+from millgate.errors import EXIT_FAILED, EXIT_OK
+from millgate.fleet import WorkerRow, WorkerState
+from millgate.queues import Configuration, Subscription
+from millgate.stats import Stats, TopicStats
+
+
+def add(subparsers: Any) -> None:
+    """Enter the command."""
+    parser = subparsers.add_parser(
+        "why",
+        help="why a topic or a task does not run",
+        description="Names every reason that holds now, the strongest first. Exit code 1 when nothing is known.",
+    )
+    parser.add_argument("name", help="a topic or a task's id")
+    add_broker(parser)
+    add_format(parser)
+    parser.set_defaults(run=_run)
+
+
+def _run(args: argparse.Namespace) -> int:
+    with connected(args) as broker:
+        reasons = reasons_of(broker, args.name)
+    value = {"name": args.name, "reasons": reasons}
+    emit(args.console, args.output, value, Table(("WHY",), [(reason,) for reason in reasons]))
+    return EXIT_OK if reasons else EXIT_FAILED
+
+
+def reasons_of(broker: Broker, name: str) -> list[str]:
+    """What is known of a topic, or else of a task of that id; empty: nothing."""
+    stats, configuration = broker.stats(), broker.configuration()
+    if name in stats.topics:
+        return topic_reasons(name, stats, configuration)
+    (state,) = broker.states([name])
+    return task_reasons(state, stats, configuration)
+
+
+def task_reasons(state: TaskState, stats: Stats, configuration: Configuration) -> list[str]:
+    """Why a task is where it is."""
+    match state.state:
+        case State.UNKNOWN:
+            return []
+        case State.RUNNING:
+            return [f"it runs, attempt {state.attempt}, on {state.worker or 'a worker'}"]
+        case State.DELAYED:
+            again = (
+                f" after attempt {state.attempt} failed: {state.failure.error}"
+                if state.failure
+                else ""
+            )
+            return [f"it is not due yet{again}"]
+        case State.WAITING:
+            return [
+                f"it waits in topic {state.topic}",
+                *topic_reasons(state.topic, stats, configuration),
+            ]
+        case _:
+            detail = f": {state.reason}" if state.reason else ""
+            return [f"it has ended: {state.state.value}{detail}"]
+
+
+def topic_reasons(name: str, stats: Stats, configuration: Configuration) -> list[str]:
+    """Why a topic's waiting messages do not start, the strongest reason first."""
+    topic = stats.topics.get(name, TopicStats())
+    reasons = [
+        *_stopped(name, topic, configuration),
+        *_unserved(name, stats.workers),
+        *_limited(name, topic, stats, configuration),
+    ]
+    if topic.waiting == 0:
+        delayed = f"; {topic.delayed} are not due yet" if topic.delayed else ""
+        reasons.append(f"nothing waits in topic {name}{delayed}")
+    if not reasons:
+        reasons.append(_moving(topic, stats))
+    return reasons
+
+
+def _stopped(name: str, topic: TopicStats, configuration: Configuration) -> Iterator[str]:
+    if configuration.queue.suspended:
+        yield "the queue is suspended: nothing is claimed"
+    if topic.paused or configuration.policy(name).paused:
+        yield f"topic {name} is paused: millgate resume {name}, or `paused` in its manifest"
+
+
+def _unserved(name: str, workers: tuple[WorkerRow, ...]) -> Iterator[str]:
+    if not workers:
+        yield "no worker is registered"
+        return
+    serving = [row for row in workers if _serves(row, name)]
+    if not serving:
+        yield f"none of the {len(workers)} workers takes topic {name}"
+    elif all(row.state is not WorkerState.ACTIVE or row.beat.draining for row in serving):
+        yield f"all {len(serving)} workers that take topic {name} are fenced or draining"
+    elif all(row.beat.busy >= row.info.slots for row in serving):
+        yield f"all slots of the {len(serving)} workers that take topic {name} are busy"
+
+
+def _limited(
+    name: str, topic: TopicStats, stats: Stats, configuration: Configuration
+) -> Iterator[str]:
+    policy, queue = configuration.policy(name), configuration.queue
+    limit, leased = policy.effective_limit, topic.leased
+    if limit is not None and leased is not None and leased >= limit:
+        yield f"topic {name} runs {leased} of {limit} at once, its limit"
+    total = sum(one.leased or 0 for one in stats.topics.values())
+    if queue.limit is not None and total >= queue.limit:
+        yield f"the queue runs {total} of {queue.limit} at once, its limit"
+    if topic.waiting and topic.claimable == 0 and (limit is None or (leased or 0) < limit):
+        if policy.rate is not None:
+            yield f"its rate of {policy.rate} is used up for the moment"
+        if policy.effective_key_limit is not None:
+            yield f"at most {policy.effective_key_limit} of a key run at once, and these keys are busy"
+
+
+def _moving(topic: TopicStats, stats: Stats) -> str:
+    waiting = "?" if topic.waiting is None else topic.waiting
+    oldest = f", the oldest for {age(topic.oldest)}" if topic.oldest is not None else ""
+    return f"nothing holds it: {waiting} wait{oldest}, and {len(stats.workers)} workers claim"
+
+
+def _serves(row: WorkerRow, topic: str) -> bool:
+    include, _, exclude = row.info.topics.partition(" !")
+    patterns = tuple(part for part in include.replace(">", ",").split(",") if part.strip())
+    without = tuple(part for part in exclude.split(",") if part.strip())
+    return Subscription(include=patterns, exclude=without).matches(topic)
