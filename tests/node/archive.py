@@ -7,12 +7,10 @@ import io
 import json
 import platform
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-
-from node.layout import PAUSE
 
 EPOCH = "2026-01-01T00:00:00Z"  # the same input makes the same image
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -29,18 +27,9 @@ class Launch:
     user: str = ""
 
 
-def pause(programs: Path) -> Path:
-    """The archive of the image that holds a pod's namespaces."""
-    out = programs / "pause.tar"
-    if not out.exists():
-        write(out, PAUSE, _layer({"pause": programs / "pause"}), Launch(("/pause",), user="65535"))
-    return out
-
-
-def write(out: Path, reference: str, layer: bytes, launch: Launch) -> None:
-    """Write an archive of one layer; layer is a tar file of the whole file system."""
-    config = _config([layer], launch)
-    _write(out, reference, config, {"layer.tar": layer})
+def write(out: Path, reference: str, root: bytes, launch: Launch) -> None:
+    """Write an archive of one layer; root is a tar file of the whole file system."""
+    _write(out, reference, _config([root], launch), {"layer.tar": root})
 
 
 def add_files(
@@ -51,7 +40,7 @@ def add_files(
         [manifest] = json.loads(_member(tar, "manifest.json"))
         config = json.loads(_member(tar, manifest["Config"]))
         layers = {f"{n}.tar": _member(tar, name) for n, name in enumerate(manifest["Layers"])}
-    more = _layer(files)
+    more = layer(files)
     layers[f"{len(layers)}.tar"] = more
     config["rootfs"]["diff_ids"].append(_digest(more))
     config.setdefault("history", []).append({"created": EPOCH, "created_by": "files"})
@@ -92,11 +81,25 @@ def _write(out: Path, reference: str, config: dict[str, Any], layers: Mapping[st
     partial.rename(out)
 
 
-def _layer(files: Mapping[str, Path]) -> bytes:
+def layer(
+    files: Mapping[str, Path],
+    links: Mapping[str, str] | None = None,
+    open_folders: Iterable[str] = (),
+) -> bytes:
+    """A layer of files (path in the image → file or folder), symbolic links (path → target), and empty folders
+    that everyone may write to."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
         for name, path in sorted(files.items()):
             tar.add(path, arcname=name.lstrip("/"), filter=_plain)
+        for name, target in (links or {}).items():
+            link = tarfile.TarInfo(name.lstrip("/"))
+            link.type, link.linkname = tarfile.SYMTYPE, target
+            tar.addfile(link)
+        for name in open_folders:
+            entry = tarfile.TarInfo(name)
+            entry.type, entry.mode = tarfile.DIRTYPE, 0o1777
+            tar.addfile(entry)
     return buffer.getvalue()
 
 

@@ -69,7 +69,7 @@ class Cluster(ABC):
         text = self.kubectl("get", kind, name, *where, "-o", "json", "--ignore-not-found")
         return json.loads(text) if text.strip() else None
 
-    def list(
+    def objects(
         self, kind: str, namespace: str | None = None, selector: str = ""
     ) -> list[dict[str, Any]]:
         """The objects of a kind, in one namespace or in all."""

@@ -28,6 +28,7 @@ def run(
     timeout: float | None = 120,
 ) -> str:
     """Run a program to its end and return its standard output; raise CommandFailed otherwise."""
+    __tracebackhide__ = True  # a failed test need not print the environment
     words = [str(word) for word in argv]
     try:
         done = subprocess.run(

@@ -8,7 +8,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from node import archive
+from node import small
 from node.api import Api, is_ready_node
 from node.cache import Say
 from node.cluster import Cluster
@@ -79,7 +79,7 @@ class LocalCluster(Cluster):
         self.instance.start(*CONTROL)
         socket = self.instance.layout.containerd_socket
         self.api.wait("containerd's socket", socket.exists, seconds=30, watch=("containerd",))
-        self.load(archive.pause(self.instance.layout.programs))
+        self.load(small.pause(self.instance.layout.programs))
         self.instance.start(*WORKER)  # the kubelet only now: it ends when it finds no containerd
         self.kubectl("apply", "-f", "-", stdin=_volumes(self.instance.layout.folder))
         say("waiting for the node")
