@@ -99,12 +99,12 @@ def _messages(args: argparse.Namespace, now: float) -> Iterator[Message]:
     )
     if args.lines is None:
         positional = _json(args.args, list, "--args", "[1, 2]")
-        yield replace(base, body=encode_call(positional, named))
+        yield replace(base, body=encode_call(tuple(positional), named))
         return
     if args.id or args.unique:
         raise InvalidSettings("--lines sends many tasks: --id and --unique name a single one")
     for number, positional in _lines(args.lines):
-        body = encode_call(_json(positional, list, f"line {number}", "[1, 2]"), named)
+        body = encode_call(tuple(_json(positional, list, f"line {number}", "[1, 2]")), named)
         yield replace(base, id=new_id(now), body=body)
 
 

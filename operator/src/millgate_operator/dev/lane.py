@@ -1,0 +1,107 @@
+"""One TaskQueue in `millgate dev`: its broker, its resolved policies, its pool and its figures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from millgate.brokers.base import Broker
+from millgate.errors import BrokerUnavailable
+from millgate.limits import parse_duration
+from millgate.queues import TopicPolicy
+from millgate.stats import Stats
+from millgate_operator.dev import programs
+from millgate_operator.dev.children import Children
+from millgate_operator.dev.manifests import Manifests
+from millgate_operator.dev.pool import Pool
+from millgate_operator.dev.screen import Screen
+from millgate_operator.dev.tally import Tally
+from millgate_operator.errors import InvalidSpec
+from millgate_operator.scaling import scaling_policy
+from millgate_operator.spec import Resolved, TaskQueue, resolve
+
+
+@dataclass(slots=True)
+class Lane:
+    """A queue that is run."""
+
+    queue: TaskQueue
+    broker: Broker
+    resolved: Resolved
+    pool: Pool
+    tally: Tally = field(default_factory=Tally)
+    stats: Stats | None = None
+
+    @property
+    def name(self) -> str:
+        """The TaskQueue's name."""
+        return self.queue.meta.name
+
+    @property
+    def policies(self) -> Sequence[TopicPolicy]:
+        """The declared topics' policies."""
+        return tuple(self.resolved.topics.values())
+
+    @property
+    def drain_timeout(self) -> float:
+        """Seconds that running tasks may go on when the run ends."""
+        workers = self.queue.spec.workers
+        return 0.0 if workers is None else parse_duration(workers.drain_timeout)
+
+    def configure(self, screen: Screen) -> None:
+        """Put the policies into the broker, as the operator does; topics of an earlier run are undeclared."""
+        self.broker.configure(self.policies, self.resolved.queue, replace=True)
+        self.tally.begin(self.broker.stats())
+        if self.queue.spec.workers is None:
+            screen.say(f"{self.name}: spec.workers is not set, so no worker is started")
+        elif self.pool.policy is None:
+            screen.say(f"{self.name}: autoscaling.mode is External, so no worker is started")
+
+    def tick(self, now: float) -> Stats | None:
+        """Look, decide, act; answers what was read, None when the broker was away."""
+        stats = self.pool.tick(self.broker, now)
+        if stats is not None:
+            self.stats = stats
+            self.tally.read(stats)
+        return stats
+
+    def last_look(self) -> None:
+        """The figures as they are now, without deciding anything."""
+        try:
+            self.stats = self.broker.stats()
+        except BrokerUnavailable:
+            return
+        self.tally.read(self.stats)
+
+
+def build(queue: TaskQueue, manifests: Manifests, broker: Broker, start: Start) -> Lane:
+    """The lane of one queue. Raises InvalidSpec for Topics that contradict each other or their queue."""
+    resolved = resolve(queue, manifests.topics_of(queue))
+    for name, holder in resolved.conflicts.items():
+        raise InvalidSpec(f"Topic {name}: its topic name is taken by Topic {holder}")
+    for name, complaint in resolved.refused.items():
+        raise InvalidSpec(f"Topic {name}: {complaint}")
+    by_name: Mapping[str, TopicPolicy] = {
+        policy.name: policy for policy in resolved.topics.values()
+    }
+    policy = scaling_policy(queue, by_name)
+    program = partial(_program, queue, start.url, manifests, start.environ)
+    pool = Pool(queue.meta.name, policy, program, start.children, start.screen.say)
+    return Lane(queue, broker, resolved, pool)
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What a lane needs to start its workers."""
+
+    url: str
+    environ: Mapping[str, str]
+    children: Children
+    screen: Screen
+
+
+def _program(
+    queue: TaskQueue, url: str, manifests: Manifests, environ: Mapping[str, str], name: str
+) -> programs.Program:
+    return programs.worker_program(queue, name, url, manifests.folder_of(queue), environ)

@@ -1,0 +1,95 @@
+"""What a person sees of a run: lines that stay, and below them a block that is redrawn, on a terminal only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from millgate.cli.console import Console
+from millgate.cli.output import Table
+
+_UP: Final = "\x1b[{}A"
+_CLEAR_BELOW: Final = "\x1b[J"
+_DIM, _PLAIN = "\x1b[2m", "\x1b[0m"
+#: Elsewhere than on a terminal, the block is printed as one line at most this often.
+_PLAIN_EVERY: Final = 5.0
+_BAR: Final = 24
+
+
+class Screen:
+    """Prints to the console; `block` is redrawn in place, or summed up now and then where there is no terminal."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._drawn = 0
+        self._block: Sequence[str] = ()
+        self._last = ("", float("-inf"))
+
+    @property
+    def wide(self) -> bool:
+        """Whether bars make sense: somebody watches."""
+        return self._console.terminal
+
+    def table(self, table: Table) -> str:
+        """A table's text, coloured where colours are wanted."""
+        return table.render(self._console.colours)
+
+    def say(self, text: str) -> None:
+        """A line that stays: something happened."""
+        stamp = self._stamp()
+        self._above(f"{_DIM}{stamp}{_PLAIN} {text}" if self._console.colours else f"{stamp} {text}")
+
+    def raw(self, text: str) -> None:
+        """A line that stays, as it is."""
+        self._above(text)
+
+    def block(self, lines: Sequence[str]) -> None:
+        """How things stand; the previous block is replaced."""
+        self._block = tuple(lines)
+        if self._console.terminal:
+            self._redraw()
+            return
+        summary = "; ".join(" ".join(line.split()) for line in lines)
+        now = self._console.clock.monotonic()
+        if summary != self._last[0] and now - self._last[1] >= _PLAIN_EVERY:
+            self._last = (summary, now)
+            self._print(f"{self._stamp()} {summary}")
+
+    def end(self) -> None:
+        """Take the block away: what follows is final."""
+        self._block = ()
+        if self._console.terminal:
+            self._redraw()
+
+    def _above(self, text: str) -> None:
+        if self._console.terminal:
+            self._erase()
+            self._print(text)
+            self._redraw()
+        else:
+            self._print(text)
+
+    def _redraw(self) -> None:
+        self._erase()
+        for line in self._block:
+            self._print(line)
+        self._drawn = len(self._block)
+
+    def _erase(self) -> None:
+        if self._drawn:
+            self._console.out.write(_UP.format(self._drawn) + "\r" + _CLEAR_BELOW)
+            self._drawn = 0
+
+    def _print(self, text: str) -> None:
+        self._console.out.write(text + "\n")
+        self._console.out.flush()
+
+    def _stamp(self) -> str:
+        seconds = int(self._console.clock.now()) % 86400
+        return f"{seconds // 3600:02d}:{seconds % 3600 // 60:02d}:{seconds % 60:02d}"
+
+
+def bar(done: int, total: int) -> str:
+    """How much of a whole is done, as a bar of fixed width."""
+    filled = _BAR if total <= 0 else min(_BAR, done * _BAR // total)
+    return "█" * filled + "░" * (_BAR - filled)

@@ -1,0 +1,90 @@
+"""Reading a folder: what is taken, what is passed over, and what each complaint names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from millgate_operator.dev.manifests import read
+from millgate_operator.errors import InvalidSpec
+
+QUEUE = """
+apiVersion: millgate.dev/v1alpha1
+kind: TaskQueue
+metadata: {name: hello}
+spec:
+  broker: {type: Local}
+  workers: {image: x, app: "tasks:app"}
+"""
+TOPIC = """
+apiVersion: millgate.dev/v1alpha1
+kind: Topic
+metadata: {name: report}
+spec:
+  queueRef: {name: hello}
+  concurrency: {limit: 1}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "queue.yaml").write_text(QUEUE)
+    (tmp_path / "topics.yml").write_text(f"{TOPIC}---{TOPIC.replace('report', 'mail')}")
+    return tmp_path
+
+
+def test_queues_and_topics_of_all_files_are_taken(folder: Path) -> None:
+    manifests = read(folder)
+    (queue,) = manifests.queues
+    assert queue.broker_queue == "default.hello"
+    assert sorted(topic.name for topic in manifests.topics_of(queue)) == ["mail", "report"]
+    assert manifests.folder_of(queue) == folder.resolve()
+
+
+def test_a_single_file_may_be_named(folder: Path) -> None:
+    assert read(folder / "queue.yaml").topics == ()
+
+
+def test_other_objects_and_files_are_passed_over(folder: Path) -> None:
+    (folder / "secret.yaml").write_text("apiVersion: v1\nkind: Secret\nmetadata: {name: x}\n---\n")
+    (folder / "notes.txt").write_text("kind: nonsense: [")
+    (folder / "nested").mkdir()
+    (folder / "nested" / "queue.yaml").write_text(QUEUE)
+    assert len(read(folder).queues) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("bad.yaml", "a: [", ("bad.yaml", "not YAML")),
+        (
+            "typo.yaml",
+            QUEUE.replace("app:", "ap:").replace("hello", "other"),
+            ("typo.yaml", "TaskQueue other", "spec.workers.ap"),
+        ),
+        (
+            "lost.yaml",
+            TOPIC.replace("hello", "helo").replace("report", "x"),
+            ("no TaskQueue helo", "hello"),
+        ),
+        ("twice.yaml", TOPIC, ("report", "declared twice")),
+        ("kind.yaml", QUEUE.replace("TaskQueue", "TaskQeue"), ("kind.yaml", "TaskQeue")),
+        ("old.yaml", QUEUE.replace("v1alpha1", "v9"), ("old.yaml", "v1alpha1")),
+    ],
+)
+def test_a_complaint_names_the_file_the_object_and_the_field(
+    folder: Path, name: str, text: str, words: tuple[str, ...]
+) -> None:
+    (folder / name).write_text(text)
+    with pytest.raises(InvalidSpec) as raised:
+        read(folder)
+    for word in words:
+        assert word in str(raised.value)
+
+
+def test_a_folder_without_a_queue_says_so(tmp_path: Path) -> None:
+    with pytest.raises(InvalidSpec, match="no TaskQueue"):
+        read(tmp_path)
+    with pytest.raises(InvalidSpec, match="no such folder"):
+        read(tmp_path / "missing")
