@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 
 class MillgateError(Exception):
@@ -36,7 +36,13 @@ class InvalidMessage(InvalidInput):
     reason = "InvalidMessage"
 
 
-class NotEncodable(InvalidMessage):
+class BadArguments(InvalidInput, TypeError):
+    """The task's signature cannot take these arguments; nothing was sent."""
+
+    reason = "BadArguments"
+
+
+class NotEncodable(InvalidMessage, TypeError):
     """A value cannot be carried as JSON with tags; the message gives its path and type."""
 
     reason = "NotEncodable"
@@ -162,6 +168,53 @@ class AppNotLoaded(MillgateError):
     reason = "AppNotLoaded"
 
 
+# --- what a task raises, or finds raised in it, to steer its own run ------------------------------
+
+
+class Retry(MillgateError):
+    """Run this task again later."""
+
+    reason = "Retry"
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        after: float | str | None = None,
+        charge: bool = True,
+    ) -> None:
+        """`after`: seconds or "90s"; None: as the backoff says. Without `charge` no bound is counted down, which
+        is for waiting, not for errors."""
+        super().__init__(message)
+        self.after = after
+        self.charge = charge
+
+
+class LockBusy(Retry):
+    """Somebody else holds the lock; uncaught, the task runs again later, uncharged."""
+
+    reason = "LockBusy"
+
+
+class LockLost(MillgateError):
+    """The lock ran out while it was held; another run may have it now."""
+
+    reason = "LockLost"
+
+
+class Reject(MillgateError):
+    """Another attempt is pointless: to the dead letters now."""
+
+    reason = "Rejected"
+
+
+class SoftTimeout(BaseException):
+    """The task ran past its soft timeout: clean up and end.
+
+    No Exception, so that `except Exception` in a task does not swallow it.
+    """
+
+
 # --- waiting for a result ------------------------------------------------------------------------
 
 
@@ -181,6 +234,12 @@ class TaskFailed(MillgateError):
     """The task ended in the dead letters; `failure` has its class, message and traceback tail."""
 
     reason = "TaskFailed"
+
+    def __init__(self, message: str | None = None, failure: Any = None, why: str = "") -> None:
+        """`failure` is an outcome.Failure or None; `why` is the word under which the task was buried."""
+        super().__init__(message)
+        self.failure = failure
+        self.why = why
 
 
 class TaskCancelled(MillgateError):

@@ -1,0 +1,331 @@
+"""The registry of tasks, and the door to one queue: `app = App()`, `@app.task`, `task.send(…)`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from threading import Lock
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, overload
+
+from millgate import context
+from millgate.clock import Clock, SystemClock
+from millgate.errors import InvalidInput, InvalidSettings, UnsupportedByBroker
+from millgate.ids import new_id
+from millgate.inject import Scope, dependencies, is_async
+from millgate.message import DEFAULT_TOPIC, Message, check
+from millgate.result import Result, Source
+from millgate.settings import environment
+from millgate.spec import TaskSettings, TaskSpec
+from millgate.task import Task
+
+if TYPE_CHECKING:
+    from millgate.brokers.base import Broker
+    from millgate.message import Receipt
+    from millgate.workflow import Plan
+
+P = ParamSpec("P")
+R = TypeVar("R")
+F = TypeVar("F", bound=Callable[..., Any])
+
+#: Most messages of one publish; the contract's bound.
+_BATCH = 1000
+
+Middleware = Callable[[context.Context], Any]
+BeforeSend = Callable[[Message], Message | None]
+
+
+class App:
+    """Tasks, what surrounds them, and the queue that they are sent to. Made at import; connects when first used."""
+
+    def __init__(
+        self,
+        broker: str | Broker | None = None,
+        *,
+        queue: str | None = None,
+        topic: str = DEFAULT_TOPIC,
+        deadline: float | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        """`broker`: a URL, an open broker, or None for MILLGATE_BROKER or MILLGATE_BROKER_FILE. `queue`: the name
+        on the broker; None for MILLGATE_QUEUE or "millgate". `topic`: of tasks that name none. `deadline`: the most
+        seconds that one send may take."""
+        self.topic = topic
+        self.overrides: dict[Callable[..., Any], Callable[..., Any]] = {}
+        self.middlewares: list[Middleware] = []
+        self.starting: list[Callable[[], Any]] = []
+        self.stopping: list[Callable[[], Any]] = []
+        self.scope = Scope(self.overrides)  # what lives as long as the child
+        self._before_send: list[BeforeSend] = []
+        self._tasks: dict[str, Task[..., Any]] = {}
+        self._clock = clock or SystemClock()
+        self._connection = _Connection(broker, queue, deadline)
+        self._source = Source(lambda: self.broker, self._clock)
+
+    # --- declaring -------------------------------------------------------------------------------
+
+    @property
+    def tasks(self) -> Mapping[str, TaskSpec]:
+        """The registered tasks by name."""
+        return {name: task.spec for name, task in self._tasks.items()}
+
+    def spec(self, name: str) -> TaskSpec | None:
+        """One task, None when it is not registered."""
+        found = self._tasks.get(name)
+        return None if found is None else found.spec
+
+    @overload
+    def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
+
+    @overload
+    def task(
+        self, /, **settings: Unpack[TaskSettings]
+    ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
+
+    def task(
+        self, function: Callable[..., Any] | None = None, /, **settings: Unpack[TaskSettings]
+    ) -> Any:
+        """Register a function as a task: `@app.task` or `@app.task(topic="video", retries=3)`.
+
+        Settings: see TaskSettings; what is left out is left to the topic. Raises InvalidInput.
+        """
+        if function is not None:
+            return self._register(function, settings)
+        return lambda function: self._register(function, settings)
+
+    def _register(self, function: Callable[..., Any], settings: TaskSettings) -> Task[..., Any]:
+        spec = TaskSpec.parse(
+            settings,
+            name=settings.get("name") or _name(function),
+            topic=settings.get("topic") or self.topic,
+            is_async=is_async(function),
+            function=function,
+            depends=dependencies(function),
+        )
+        known = self._tasks.get(spec.name)
+        if known is not None and not _same(known.spec.function, function):
+            raise InvalidInput(f"there is a task {spec.name!r} already; give one of them a name=…")
+        task: Task[..., Any] = Task(self, spec)
+        self._tasks[spec.name] = task
+        return task
+
+    def on_start(self, function: F) -> F:
+        """Run `function` when a child starts, before its first task: the place to open connections."""
+        self.starting.append(function)
+        return function
+
+    def on_stop(self, function: F) -> F:
+        """Run `function` when a child ends, after its last task; the latest registered first."""
+        self.stopping.insert(0, function)
+        return function
+
+    def middleware(self, function: F) -> F:
+        """Run `function` around each run: a generator that takes the context and yields once.
+
+        At its `yield` it receives the result, or the task's exception is raised. The first registered is outermost.
+        If it returns before it yields, the task does not run and that is the result; what it returns after is
+        ignored if None, else it replaces the result; an exception that it swallows makes the run a success.
+        """
+        self.middlewares.append(function)
+        return function
+
+    def before_send(self, function: F) -> F:
+        """Show `function` each message before it is sent; it may answer another one, or raise to refuse."""
+        self._before_send.append(function)
+        return function
+
+    @contextmanager
+    def override(
+        self, provider: Callable[..., Any], replacement: Callable[..., Any]
+    ) -> Iterator[None]:
+        """Give dependants of `provider` what `replacement` makes, within the block: for tests."""
+        missing = object()
+        before: Any = self.overrides.get(provider, missing)
+        self.overrides[provider] = replacement
+        try:
+            yield
+        finally:
+            if before is missing:
+                del self.overrides[provider]
+            else:
+                self.overrides[provider] = before
+
+    @property
+    def needs_loop(self) -> bool:
+        """Whether a child of this app needs an event loop."""
+        hooks = (*self.starting, *self.stopping)
+        return any(task.spec.is_async for task in self._tasks.values()) or any(map(is_async, hooks))
+
+    # --- sending ---------------------------------------------------------------------------------
+
+    @property
+    def broker(self) -> Broker:
+        """The broker, opened at the first use in each process. Raises InvalidSettings when none is named."""
+        return self._connection.broker()
+
+    def close(self) -> None:
+        """Close the broker of this process, if it was opened; the next use opens it again."""
+        self._connection.close()
+
+    def get(self, id: str, *, expected: bool = False) -> Result:  # noqa: A002 -- the field's name everywhere
+        """The handle of something sent before. `expected`: it may be unknown yet, as the end of a chain is."""
+        return Result(self._source, id, expected=expected)
+
+    def new_id(self) -> str:
+        """An id for a message or group; ids sort by time."""
+        return new_id(self._clock.now())
+
+    def submit(self, plan: Plan, connection: Any = None) -> list[Result]:
+        """Publish a plan; answers its handles. What workflows and tasks send goes through here.
+
+        All or none, but for more than a thousand messages without a group: then all or none of each thousand.
+        """
+        group = plan.group
+        if group is not None:
+            group = replace(group, callback=self._prepare(group.callback))
+        messages = [self._prepare(message) for message in plan.messages]
+        if connection is not None:
+            receipts = self._publish_in(connection, messages, group)
+        elif group is not None:
+            receipts = self.broker.publish(messages, group)
+        else:
+            receipts = []
+            for start in range(0, len(messages), _BATCH):
+                receipts += self.broker.publish(messages[start : start + _BATCH])
+        if group is not None:
+            return [self._handle(ids, None, unsure=True) for ids in plan.handles]
+        pairs = zip(plan.handles, receipts, strict=True)
+        return [self._handle(ids, receipt, unsure=connection is not None) for ids, receipt in pairs]
+
+    def _publish_in(
+        self, connection: Any, messages: Sequence[Message], group: Any
+    ) -> list[Receipt]:
+        broker = self.broker
+        publish_in = getattr(broker, "publish_in", None)
+        if publish_in is None:
+            raise UnsupportedByBroker(
+                f"{type(broker).__name__} cannot publish in a transaction (publish_in);"
+                " send after the commit, or use PostgreSQL"
+            )
+        if group is not None:
+            raise UnsupportedByBroker(
+                "a chord cannot be sent in a transaction; send it after the commit"
+            )
+        return list(publish_in(connection, messages))
+
+    def _handle(self, ids: tuple[str, ...], receipt: Receipt | None, *, unsure: bool) -> Result:
+        *steps, last = ids
+        if receipt is not None and receipt.duplicate and not steps:
+            return Result(self._source, receipt.id, duplicate=True, expected=unsure)
+        duplicate = receipt is not None and receipt.duplicate
+        return Result(self._source, last, steps=steps, duplicate=duplicate, expected=unsure)
+
+    def _prepare(self, message: Message) -> Message:
+        headers = dict(message.headers)
+        parent = context.running()
+        if parent is not None:
+            headers.setdefault("parent", parent.id)
+        _carry_trace(headers)
+        message = replace(message, headers=headers) if headers else message
+        for function in self._before_send:
+            message = function(message) or message
+        if message.chain:
+            message = replace(message, chain=tuple(self._prepare(step) for step in message.chain))
+            for step in message.chain:
+                check(step)  # the broker sees only the first one before it is too late
+        return message
+
+
+class _Connection:
+    """The broker of this process; a forked child opens one of its own and leaves the inherited one alone."""
+
+    def __init__(self, broker: str | Broker | None, queue: str | None, deadline: float | None):
+        self._given = broker
+        self._queue = queue
+        self._deadline = deadline
+        self._open: tuple[int, Broker] | None = None
+
+    def broker(self) -> Broker:
+        if self._given is not None and not isinstance(self._given, str):
+            return self._given
+        with _opening.lock:
+            if self._open is None or self._open[0] != os.getpid():
+                self._open = os.getpid(), self._connect()
+            return self._open[1]
+
+    def close(self) -> None:
+        opened, self._open = self._open, None
+        if opened is not None and opened[0] == os.getpid():
+            opened[1].close()
+
+    def _connect(self) -> Broker:
+        from millgate.brokers import DEFAULT_QUEUE, open_broker
+        from millgate.brokers.base import DEADLINE
+
+        env = environment()
+        queue = self._queue or env.get("MILLGATE_QUEUE") or DEFAULT_QUEUE
+        deadline = DEADLINE if self._deadline is None else self._deadline
+        return open_broker(self._url(env), queue=queue, deadline=deadline)
+
+    def _url(self, env: Mapping[str, str]) -> str:
+        if isinstance(self._given, str):
+            return self._given
+        if env.get("MILLGATE_BROKER"):
+            return env["MILLGATE_BROKER"]
+        if env.get("MILLGATE_BROKER_FILE"):
+            return _read(env["MILLGATE_BROKER_FILE"])
+        raise InvalidSettings("no broker: give App a URL, or set MILLGATE_BROKER, e.g. local://")
+
+
+class _Opening:
+    """One lock for opening, made anew after a fork: another thread may have held it."""
+
+    def __init__(self) -> None:
+        self.renew()
+        os.register_at_fork(after_in_child=self.renew)
+
+    def renew(self) -> None:
+        self.lock = Lock()
+
+
+_opening = _Opening()
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8") as file:  # noqa: PTH123 -- pathlib costs a child memory
+            return file.read().strip()
+    except OSError as error:
+        raise InvalidSettings(
+            f"MILLGATE_BROKER_FILE: cannot read {path}: {error.strerror}"
+        ) from error
+
+
+def _name(function: Callable[..., Any]) -> str:
+    """module.function; a script that is run as a program has the name under which a worker imports it."""
+    module = function.__module__
+    if module == "__main__":
+        main = sys.modules["__main__"]
+        spec = getattr(main, "__spec__", None)
+        path = getattr(main, "__file__", None) or "__main__"
+        module = spec.name if spec is not None else os.path.basename(path).removesuffix(".py")  # noqa: PTH119
+    return f"{module}.{function.__qualname__}".replace(".<locals>", "")
+
+
+def _same(one: Callable[..., Any], other: Callable[..., Any]) -> bool:
+    """Whether a module was imported a second time, or reloaded."""
+    code, again = getattr(one, "__code__", None), getattr(other, "__code__", None)
+    if code is None or again is None:
+        return one is other
+    return bool(
+        code.co_filename == again.co_filename and code.co_firstlineno == again.co_firstlineno
+    )
+
+
+def _carry_trace(headers: dict[str, str]) -> None:
+    """The trace that this send is part of, if the program uses OpenTelemetry."""
+    propagate = sys.modules.get("opentelemetry.propagate")
+    if propagate is not None:
+        propagate.inject(headers)

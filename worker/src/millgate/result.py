@@ -1,0 +1,193 @@
+"""The handle of something sent: its state, result and progress, asked of the broker, which wakes who waits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from millgate import codec
+from millgate.errors import (
+    InvalidInput,
+    MillgateError,
+    ResultMissing,
+    ResultTimeout,
+    TaskCancelled,
+    TaskFailed,
+)
+
+if TYPE_CHECKING:
+    from millgate.brokers.base import Broker, CancelState, State, TaskState
+    from millgate.clock import Clock
+
+#: Most seconds of one wait at the broker; a longer one is a row of these.
+_ONE_WAIT: Final = 60.0
+_CANCEL_ORDER: Final = ("signalled", "removed", "unknown", "finished")
+
+
+class Source(NamedTuple):
+    """Where results come from: one for each app."""
+
+    broker: Callable[[], Broker]
+    clock: Clock
+
+
+class Result:
+    """One message that was sent, or the end of a chain.
+
+    `steps` are the ids of a chain's earlier steps, in order. `duplicate`: nothing new was stored, this is the handle
+    of an equal one. `expected`: the broker may not know the id for a while (a chain's end, an open transaction).
+    """
+
+    __slots__ = ("duplicate", "expected", "id", "source", "steps")
+
+    def __init__(
+        self,
+        source: Source,
+        id: str,  # noqa: A002 -- the field's name everywhere
+        *,
+        steps: Sequence[str] = (),
+        duplicate: bool = False,
+        expected: bool = False,
+    ) -> None:
+        self.source = source
+        self.id = id
+        self.steps = tuple(steps)
+        self.duplicate = duplicate
+        self.expected = expected or bool(steps)
+
+    def __repr__(self) -> str:
+        return f"Result({self.id!r})"
+
+    def result(self, timeout: float | None = None) -> Any:
+        """What the task returned; waits for it, at most `timeout` seconds.
+
+        Raises TaskFailed and TaskCancelled (also when an earlier step of a chain ended so), ResultTimeout,
+        ResultMissing (it expired, was not kept, or never existed), and the broker's errors.
+        """
+        [(_, final)] = _ends([self], timeout)
+        return value_of(final)
+
+    async def result_async(self, timeout: float | None = None) -> Any:
+        """As `result`, waiting in a thread, so that the event loop stays free."""
+        import asyncio
+
+        return await asyncio.to_thread(self.result, timeout)
+
+    def status(self) -> TaskState:
+        """All that the broker knows of it."""
+        return self.source.broker().states([self.id])[0]
+
+    def state(self) -> State:
+        """Where it is."""
+        return self.status().state
+
+    def progress(self) -> Any:
+        """The newest progress that the task reported; None when there is none."""
+        data = self.status().progress
+        return None if data is None else codec.decode(data)
+
+    def cancel(self) -> CancelState:
+        """Remove it if it waits, stop it if it runs. For a chain: whichever step that meets."""
+        met = self.source.broker().cancel([*self.steps, self.id])
+        if met[-1] == "finished":
+            return met[-1]
+        return min(met, key=_CANCEL_ORDER.index)
+
+    def end(self, states: Mapping[str, TaskState]) -> TaskState | None:
+        """The state that ends the wait: that of the last step, or of an earlier one that went wrong."""
+        for id in (*self.steps, self.id):  # noqa: A001 -- the field's name everywhere
+            state = states.get(id)
+            if state is None or not state.state.final:
+                continue
+            if id == self.id or state.state != "succeeded":
+                return state
+        return None
+
+    def missing(self, states: Mapping[str, TaskState]) -> bool:
+        """Whether the broker knows nothing of it."""
+        ids = (*self.steps, self.id)
+        return all(id not in states or states[id].state == "unknown" for id in ids)  # noqa: A001
+
+
+def value_of(state: TaskState) -> Any:
+    """What a task that ended returned. Raises TaskFailed, TaskCancelled, or ResultMissing when it was not kept."""
+    if state.state == "cancelled":
+        raise TaskCancelled(f"{state.id} was cancelled")
+    if state.state == "failed":
+        failure, why = state.failure, state.reason or "Failed"
+        text = f": {failure.error}: {failure.message}" if failure is not None else ""
+        raise TaskFailed(f"{state.id} ended as {why}{text}", failure, why)
+    if state.result is None:
+        raise ResultMissing(f"{state.id}: it succeeded, but its result is not kept (result_ttl)")
+    return codec.decode(state.result)
+
+
+def as_completed(results: Iterable[Result], timeout: float | None = None) -> Iterator[Result]:
+    """The results in the order in which they end, well or badly.
+
+    Raises ResultTimeout when some are left after `timeout` seconds, ResultMissing, and the broker's errors.
+    """
+    return (result for result, _ in _ends(results, timeout))
+
+
+def gather(results: Sequence[Result], timeout: float | None = None) -> list[Any]:
+    """What all of them returned, in their order. The first bad end is raised as soon as it is known."""
+    results = list(results)
+    values = {result.id: value_of(state) for result, state in _ends(results, timeout)}
+    return [values[result.id] for result in results]
+
+
+async def gather_async(results: Sequence[Result], timeout: float | None = None) -> list[Any]:
+    """As `gather`, waiting in one thread, so that the event loop stays free."""
+    import asyncio
+
+    return await asyncio.to_thread(gather, results, timeout)
+
+
+def _ends(results: Iterable[Result], timeout: float | None) -> Iterator[tuple[Result, TaskState]]:
+    """Each result with the state that ended it, as they end."""
+    waiting = {result.id: result for result in results}
+    if not waiting:
+        return
+    sources = {result.source for result in waiting.values()}
+    if len(sources) > 1:
+        raise InvalidInput("these results come from several apps; wait for those of one at a time")
+    [source] = sources
+    until = None if timeout is None else source.clock.monotonic() + timeout
+    states = _by_id(source.broker().states(_watched(waiting, {})))
+    while True:
+        for result in list(waiting.values()):
+            state = result.end(states)
+            if state is not None:
+                del waiting[result.id]
+                yield result, state
+        if not waiting:
+            return
+        left = _ONE_WAIT if until is None else until - source.clock.monotonic()
+        _refuse(waiting, states, left)
+        states.update(_by_id(source.broker().wait(_watched(waiting, states), min(left, _ONE_WAIT))))
+
+
+def _watched(waiting: Mapping[str, Result], states: Mapping[str, TaskState]) -> list[str]:
+    """The ids that are still to end: those of all steps, but for the ones that ended already."""
+    ids = [id for result in waiting.values() for id in (*result.steps, result.id)]  # noqa: A001
+    return [id for id in ids if id not in states or not states[id].state.final]  # noqa: A001
+
+
+def _by_id(states: Iterable[TaskState]) -> dict[str, TaskState]:
+    return {state.id: state for state in states}
+
+
+def _refuse(waiting: Mapping[str, Result], states: Mapping[str, TaskState], left: float) -> None:
+    """Raise what ends the wait without an end of the task."""
+    for result in waiting.values():
+        if result.missing(states) and (not result.expected or left <= 0):
+            raise ResultMissing(
+                f"{result.id}: nothing is known of it; it expired or was never sent"
+            )
+    if left <= 0:
+        some: list[MillgateError] = [
+            ResultTimeout(f"{result.id} did not end in time; it may still run")
+            for result in waiting.values()
+        ]
+        raise some[0]

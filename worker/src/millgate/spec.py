@@ -1,0 +1,255 @@
+"""What is known of a task besides its function: settings, their wire form, and what they resolve to. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Self, TypedDict
+
+from millgate.cron import Misfire, Schedule
+from millgate.errors import InvalidInput, NotDecodable
+from millgate.limits import parse_duration
+from millgate.message import DEFAULT_PRIORITY, DEFAULT_TOPIC, Message, Options
+from millgate.retry import Backoff, BackoffType, Jitter, RetryPolicy
+
+if TYPE_CHECKING:
+    from millgate.inject import Depends
+    from millgate.queues import TopicPolicy
+
+TASK_NAME: Final = re.compile(r"^[A-Za-z_][A-Za-z0-9_.:-]{0,99}$")
+
+#: A text computed from the arguments: a template ("{user_id}") or a function of the same arguments.
+Rule = str | Callable[..., str | None]
+
+
+class TaskSettings(TypedDict, total=False):
+    """What `@app.task` takes. Durations are seconds or texts like "90s"; what is left out is left to the topic."""
+
+    name: str  # default: module.function
+    topic: str
+    retries: int  # attempts after the first
+    backoff: Backoff | Mapping[str, Any] | str  # a Backoff, its fields, or Exponential, Fixed, None
+    timeout: float | str  # hard: the child is killed
+    soft_timeout: float | str  # SoftTimeout is raised in the task
+    expires: float | str  # not started by then: buried as Expired
+    unique: bool | Rule  # True: by the arguments
+    unique_for: float | str  # from acceptance; without it, until the task has ended
+    key: Rule  # what a topic's limit per key counts
+    priority: int  # within the topic, 0 to 9, 9 first
+    result_ttl: float | str  # 0: keep no result
+    cron: str
+    timezone: str
+    misfire: str  # Skip, Once or All
+    catch_up: int  # most slots made up for with All
+
+
+@dataclass(frozen=True, slots=True)
+class TaskWire:
+    """A task as the supervisor knows it; the function stays in the child. Times in seconds; None: as the topic says."""
+
+    name: str
+    topic: str = DEFAULT_TOPIC
+    is_async: bool = False
+    soft_timeout: float | None = None
+    hard_timeout: float | None = None
+    attempts: int | None = None
+    backoff: Mapping[str, Any] | None = None
+    result_ttl: float | None = None
+    expires: float | None = None
+    priority: int = DEFAULT_PRIORITY
+    schedule: Schedule | None = None
+
+    def wire(self) -> list[Any]:
+        """Plain values for a frame."""
+        values = [getattr(self, name) for name in _WIRE]
+        schedule = self.schedule
+        values[-1] = schedule and [
+            schedule.cron,
+            schedule.timezone,
+            str(schedule.misfire),
+            schedule.catch_up,
+        ]
+        return values
+
+    @classmethod
+    def from_wire(cls, values: Any) -> TaskWire:
+        """What `wire` wrote. Raises NotDecodable."""
+        try:
+            fields = dict(zip(_WIRE, values, strict=True))
+            if fields["schedule"] is not None:
+                cron, timezone, misfire, catch_up = fields["schedule"]
+                fields["schedule"] = Schedule(cron, timezone, Misfire(misfire), catch_up)
+            return TaskWire(**fields)
+        except (TypeError, ValueError) as error:
+            raise NotDecodable(f"not the description of a task: {error}") from error
+
+    def retry_policy(self, options: Options, policy: TopicPolicy) -> RetryPolicy:
+        """The bounds of one message: what the send set, then the task, then the topic."""
+        attempts = _first(options.attempts, self.attempts, policy.retry.attempts)
+        chosen = _first(options.backoff, self.backoff, None)
+        backoff = policy.retry.backoff if chosen is None else backoff_of(chosen)
+        return RetryPolicy(attempts, policy.retry.losses, backoff)
+
+    def timeouts(self, options: Options, policy: TopicPolicy) -> tuple[float | None, float]:
+        """The soft and the hard timeout of one message; a soft one that is not below the hard one is none."""
+        hard = _first(options.hard_timeout, self.hard_timeout, policy.hard_timeout)
+        soft = _first(options.soft_timeout, self.soft_timeout, policy.soft_timeout)
+        return (soft if soft is not None and soft < hard else None), hard
+
+    def scheduled(self, slot: float) -> Message:
+        """The message of one slot of the schedule; the slot is part of its id, so a second one changes nothing."""
+        return Message(
+            id=f"cron:{self.name}:{slot:.0f}",
+            topic=self.topic,
+            task=self.name,
+            body=b"[[],{}]",
+            priority=self.priority,
+            expires_in=self.expires,
+            result_ttl=self.result_ttl,
+            headers={"slot": f"{slot:.0f}"},
+        )
+
+
+_WIRE: Final = tuple(TaskWire.__dataclass_fields__)
+
+
+def _no_function() -> None:
+    raise AssertionError("a TaskSpec has a function")
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSpec(TaskWire):
+    """A task with its function, as the app knows it."""
+
+    function: Callable[..., Any] = field(default=_no_function, repr=False)
+    unique: bool | Rule = False
+    unique_for: float | None = None
+    key: Rule | None = None
+    #: Parameters that the worker fills in.
+    depends: Mapping[str, Depends] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, settings: TaskSettings, **known: Any) -> Self:
+        """The spec that `@app.task(**settings)` means; `known` are fields that are given by the function.
+
+        Raises InvalidInput, naming the setting.
+        """
+        unknown = set(settings) - set(TaskSettings.__annotations__)
+        if unknown:
+            raise InvalidInput(
+                f"@app.task knows no {', '.join(sorted(unknown))};"
+                f" it takes {', '.join(TaskSettings.__annotations__)}"
+            )
+        spec = cls(
+            **known,
+            schedule=_schedule(settings),
+            unique=settings.get("unique", False),
+            key=settings.get("key"),
+            priority=settings.get("priority", DEFAULT_PRIORITY),
+            **limits(settings),
+        )
+        spec.check()
+        return spec
+
+    def check(self) -> None:
+        """Raise InvalidInput for settings that cannot hold."""
+        if not TASK_NAME.match(self.name):
+            raise InvalidInput(
+                f"task name {self.name!r}: use 1 to 100 letters, digits, '.', '_', ':' or '-'; give name=…"
+            )
+        if self.schedule is not None:
+            self.schedule.check()
+        if self.soft_timeout is not None and self.hard_timeout is not None:
+            check_timeouts(self.soft_timeout, self.hard_timeout)
+
+
+def limits(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Those settings that tasks and single sends share, parsed. Raises InvalidInput, naming the setting."""
+    found: dict[str, Any] = {}
+    for name, target in _DURATIONS.items():
+        if settings.get(name) is not None:
+            found[target] = _duration(name, settings[name])
+    if settings.get("retries") is not None:
+        if settings["retries"] < 0:
+            raise InvalidInput(f"retries={settings['retries']}: use 0 or more")
+        found["attempts"] = settings["retries"] + 1
+    if settings.get("backoff") is not None:
+        found["backoff"] = asdict(backoff_of(settings["backoff"]))
+    return found
+
+
+_DURATIONS: Final = {
+    "timeout": "hard_timeout",
+    "soft_timeout": "soft_timeout",
+    "expires": "expires",
+    "unique_for": "unique_for",
+    "result_ttl": "result_ttl",
+}
+
+
+def _duration(name: str, value: float | str) -> float:
+    try:
+        seconds = parse_duration(value)
+    except InvalidInput as error:
+        raise InvalidInput(f"{name}: {error}") from error
+    if not (seconds > 0 or (seconds == 0 and name == "result_ttl")):
+        raise InvalidInput(f"{name}={value!r}: use more than 0")
+    return seconds
+
+
+def check_timeouts(soft: float, hard: float) -> None:
+    """Raise InvalidInput for a soft timeout that comes too late to act."""
+    if soft >= hard:
+        raise InvalidInput(
+            f"soft_timeout {soft:g}s is not below timeout {hard:g}s, so it never acts"
+        )
+
+
+def backoff_of(value: Backoff | Mapping[str, Any] | str) -> Backoff:
+    """The backoff that a setting means. Raises InvalidInput."""
+    if isinstance(value, Backoff):
+        return value
+    if isinstance(value, str) and value.lower() == "none":
+        return Backoff(BackoffType.FIXED, initial=0.0, jitter=Jitter.NONE)
+    fields = {"type": value} if isinstance(value, str) else dict(value)
+    try:
+        for name, read in _BACKOFF.items():
+            if name in fields:
+                fields[name] = read(fields[name])
+        return Backoff(**fields)
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(
+            f"backoff {value!r}: {error}; use Exponential, Fixed, None, or a millgate.Backoff"
+        ) from error
+
+
+_BACKOFF: Final[Mapping[str, Callable[[Any], Any]]] = {
+    "type": lambda text: BackoffType(str(text).capitalize()),
+    "jitter": lambda text: Jitter(str(text).capitalize()),
+    "initial": parse_duration,
+    "max": parse_duration,
+}
+
+
+def _schedule(settings: TaskSettings) -> Schedule | None:
+    if "cron" not in settings:
+        for name in ("timezone", "misfire", "catch_up"):
+            if name in settings:
+                raise InvalidInput(f"{name} is about a schedule; give cron=… too")
+        return None
+    misfire = str(settings.get("misfire", Misfire.ONCE)).capitalize()
+    if misfire not in tuple(Misfire):
+        raise InvalidInput(f"misfire {misfire!r}: use {', '.join(Misfire)}")
+    plain = Schedule(settings["cron"])
+    return Schedule(
+        plain.cron,
+        settings.get("timezone", plain.timezone),
+        Misfire(misfire),
+        settings.get("catch_up", plain.catch_up),
+    )
+
+
+def _first(*values: Any) -> Any:
+    """The first that is set."""
+    return next((value for value in values if value is not None), None)

@@ -1,0 +1,357 @@
+"""The handle of a registered task: call it here, or send it to be run elsewhere, now or later."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Generic,
+    ParamSpec,
+    Protocol,
+    TypedDict,
+    TypeVar,
+    Unpack,
+)
+
+from millgate import codec
+from millgate.errors import BadArguments, InvalidInput, MillgateError, NotEncodable
+from millgate.inject import Depends, Scope
+from millgate.limits import parse_duration
+from millgate.message import MAX_KEY, Message, Options
+from millgate.retry import Backoff
+from millgate.spec import Rule, TaskSettings, TaskSpec, TaskWire, check_timeouts, limits
+from millgate.workflow import Plan, Sender, Signature
+
+if TYPE_CHECKING:
+    import inspect
+
+    from millgate.result import Result
+
+__all__ = ["Home", "SendSettings", "Task", "TaskSettings", "TaskSpec", "TaskWire"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class SendSettings(TypedDict, total=False):
+    """What `task.options` takes: for single sends, over what the task and its topic say. Durations as in the task."""
+
+    topic: str
+    task_id: str  # the same id again stores nothing: an idempotency key
+    delay: float | str
+    at: datetime  # aware
+    expires: float | str
+    unique: bool | str
+    unique_for: float | str
+    key: str
+    priority: int
+    result_ttl: float | str
+    timeout: float | str
+    soft_timeout: float | str
+    retries: int
+    backoff: Backoff | Mapping[str, Any] | str
+    headers: Mapping[str, str]
+    connection: Any  # a database connection: sent when its transaction commits
+
+
+class Home(Sender, Protocol):
+    """What a task needs of its app."""
+
+    overrides: dict[Callable[..., Any], Callable[..., Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Sending:
+    """What single sends set; None is left to the task."""
+
+    topic: str | None = None
+    task_id: str | None = None
+    delay: float | None = None
+    at: float | None = None
+    unique: bool | str | None = None
+    key: str | None = None
+    priority: int | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    connection: Any = None
+    limits: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def options(self) -> Options:
+        """The part that travels to the worker."""
+        return Options(
+            **{name: self.limits[name] for name in Options.__slots__ if name in self.limits}
+        )
+
+
+_KNOWN: Final = frozenset(SendSettings.__annotations__)
+
+
+class Unknown:
+    """In place of an argument that the previous step of a chain will give: nothing can be computed from it."""
+
+    def __getattr__(self, name: str) -> Any:
+        return str(self)
+
+    def __format__(self, format_spec: str) -> str:
+        return str(self)
+
+    def __str__(self) -> str:
+        raise InvalidInput("a key cannot be computed from the previous step's result")
+
+
+_UNKNOWN: Final = Unknown()
+
+
+class Task(Generic[P, R]):
+    """A registered task. Calling it runs the function here; the `send` family queues it."""
+
+    __slots__ = ("__wrapped__", "_sending", "_signature", "home", "spec")
+
+    def __init__(self, home: Home, spec: TaskSpec, sending: Sending | None = None) -> None:
+        self.home = home
+        self.spec = spec
+        self._sending = sending or Sending()
+        self._signature: inspect.Signature | None = None
+        self.__wrapped__ = spec.function
+
+    def __repr__(self) -> str:
+        return f"Task({self.name!r})"
+
+    @property
+    def name(self) -> str:
+        """Under which workers know it."""
+        return self.spec.name
+
+    @property
+    def sender(self) -> Sender:
+        """The app that it belongs to."""
+        return self.home
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run the function in this process, its dependencies filled in."""
+        function: Callable[..., Any] = self.spec.function
+        if not self.spec.depends:
+            return function(*args, **kwargs)  # type: ignore[no-any-return]
+        if self.spec.is_async:
+            return self._call_async(args, dict(kwargs))  # type: ignore[return-value]
+        scope, given = Scope(self.home.overrides), dict(kwargs)
+        try:
+            scope.fill(self.spec.depends, given)
+            value = function(*args, **given)
+        except BaseException as error:
+            scope.close(error)
+            raise
+        scope.close()
+        return value  # type: ignore[no-any-return]
+
+    async def _call_async(self, args: tuple[Any, ...], given: dict[str, Any]) -> Any:
+        scope = Scope(self.home.overrides)
+        try:
+            await scope.fill_async(self.spec.depends, given)
+            value = await self.spec.function(*args, **given)
+        except BaseException as error:
+            await scope.close_async(error)
+            raise
+        await scope.close_async()
+        return value
+
+    # --- sending ---------------------------------------------------------------------------------
+
+    def send(self, *args: P.args, **kwargs: P.kwargs) -> Result:
+        """Queue a call; answers when the broker has stored it, within the broker's deadline.
+
+        `connection=` (unless the task itself takes one of that name) sends it when that database connection's
+        transaction commits. Raises BadArguments, NotEncodable and other kinds of InvalidInput (nothing was sent),
+        QueueFull, BrokerUnavailable (unknown whether it was sent; repeating with the same `task_id` is safe).
+        """
+        named: dict[str, Any] = dict(kwargs)
+        connection = self._connection(named)
+        made = self.message(args, named)
+        return self.home.submit(Plan((made,), ((made.id,),)), connection)[0]
+
+    async def send_async(self, *args: P.args, **kwargs: P.kwargs) -> Result:
+        """As `send`, in a thread, so that the event loop stays free."""
+        import asyncio
+
+        return await asyncio.to_thread(self.send, *args, **kwargs)
+
+    def send_in(self, delay: float | str, /, *args: P.args, **kwargs: P.kwargs) -> Result:
+        """Queue a call that starts after `delay` (seconds, or "15m"), by the broker's clock."""
+        return self.options(delay=delay).send(*args, **kwargs)
+
+    def send_at(self, at: datetime, /, *args: P.args, **kwargs: P.kwargs) -> Result:
+        """Queue a call that starts at an aware datetime; a naive one is refused."""
+        return self.options(at=at).send(*args, **kwargs)
+
+    def send_many(
+        self, calls: Iterable[tuple[Any, ...] | Mapping[str, Any] | Signature]
+    ) -> list[Result]:
+        """Queue many calls in one round trip, all or none of each thousand: tuples of arguments, mappings of named
+        ones, or signatures of this app."""
+        made = [self._called(call) for call in calls]
+        plan = Plan(tuple(made), tuple((message.id,) for message in made))
+        return self.home.submit(plan, self._sending.connection)
+
+    def s(self, *args: Any, **kwargs: Any) -> Signature:
+        """The call written down, for a chain, group or chord; in a chain it is fed the result before it."""
+        return Signature(self, args, kwargs)
+
+    def si(self, *args: Any, **kwargs: Any) -> Signature:
+        """As `s`, but it takes only what is given here."""
+        return Signature(self, args, kwargs, feed=False)
+
+    def options(self, **settings: Unpack[SendSettings]) -> Task[P, R]:
+        """This task with settings for what is sent through the answer. Raises InvalidInput."""
+        return Task(self.home, self.spec, _sending(self._sending, settings))
+
+    # --- the message -----------------------------------------------------------------------------
+
+    def message(
+        self,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        *,
+        fed: bool = False,
+        alone: bool = True,
+    ) -> Message:
+        """The call as a message, not sent. `fed`: a first argument comes later. Not `alone`: others wait for this
+        id, so it cannot become the duplicate of another message."""
+        spec, sending = self.spec, self._sending
+        bound = self._bind((_UNKNOWN, *args) if fed else args, kwargs)
+        try:
+            body = codec.encode_call(args, kwargs)
+        except NotEncodable as error:
+            raise NotEncodable(f"{spec.name}: {error}") from error
+        given = sending.limits
+        return Message(
+            id=sending.task_id or self.home.new_id(),
+            topic=sending.topic or spec.topic,
+            task=spec.name,
+            body=body,
+            priority=spec.priority if sending.priority is None else sending.priority,
+            key=sending.key or (self._text("key", spec.key, bound) if spec.key else None),
+            delay=sending.delay,
+            at=sending.at,
+            expires_in=given.get("expires", spec.expires),
+            unique=self._unique(bound, alone),
+            unique_for=given.get("unique_for", spec.unique_for),
+            result_ttl=given.get("result_ttl", spec.result_ttl),
+            options=sending.options,
+            headers=sending.headers,
+        )
+
+    def _called(self, call: tuple[Any, ...] | Mapping[str, Any] | Signature) -> Message:
+        if isinstance(call, Signature):
+            return call.message()
+        if isinstance(call, Mapping):
+            return self.message((), dict(call))
+        if isinstance(call, tuple | list):
+            return self.message(tuple(call), {})
+        raise InvalidInput(
+            f"send_many takes tuples of arguments, not a {type(call).__name__}; write (value,)"
+        )
+
+    def _connection(self, named: dict[str, Any]) -> Any:
+        if "connection" in named and "connection" not in self._signed().parameters:
+            return named.pop("connection")
+        return self._sending.connection
+
+    def _signed(self) -> inspect.Signature:
+        """The signature that callers see: without what the worker fills in."""
+        if self._signature is None:
+            import inspect
+
+            whole = inspect.signature(self.spec.function)
+            seen = [p for p in whole.parameters.values() if not isinstance(p.default, Depends)]
+            self._signature = whole.replace(parameters=seen)
+        return self._signature
+
+    def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> inspect.BoundArguments:
+        signature = self._signed()
+        try:
+            return signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise BadArguments(f"{self.spec.name}{signature}: {error}") from None
+
+    def _unique(self, bound: inspect.BoundArguments, alone: bool) -> str | None:
+        rule = self.spec.unique if self._sending.unique is None else self._sending.unique
+        if not rule:
+            return None
+        if not alone:
+            if self._sending.unique:
+                raise InvalidInput(
+                    f"{self.spec.name}: others wait for this step, so it cannot be unique"
+                )
+            return None
+        text = _fingerprint(bound) if rule is True else self._text("unique", rule, bound)
+        return None if text is None else f"{self.spec.name}:{text}"
+
+    def _text(self, what: str, rule: Rule, bound: inspect.BoundArguments) -> str | None:
+        """What a rule makes of the arguments. An error of the rule refuses the send: nothing runs unguarded."""
+        try:
+            if isinstance(rule, str):
+                bound.apply_defaults()
+                text: Any = rule.format(**bound.arguments)
+            else:
+                text = rule(*bound.args, **bound.kwargs)
+        except MillgateError:
+            raise
+        except Exception as error:
+            raise InvalidInput(f"{self.spec.name}: {what} cannot be computed: {error!r}") from error
+        if text is None or (
+            isinstance(text, str) and 0 < len(text.encode(errors="replace")) <= MAX_KEY
+        ):
+            return text
+        raise InvalidInput(
+            f"{self.spec.name}: {what} must be a text of 1 to {MAX_KEY} bytes, not {codec.cut(repr(text))}"
+        )
+
+
+def _fingerprint(bound: inspect.BoundArguments) -> str:
+    """Equal for calls with equal arguments, however they were written."""
+    import hashlib
+
+    bound.apply_defaults()
+    data = codec.canonical(dict(bound.arguments), "arguments")
+    return hashlib.sha256(data).hexdigest()[:32]
+
+
+def _sending(base: Sending, settings: SendSettings) -> Sending:
+    unknown = set(settings) - _KNOWN
+    if unknown:
+        raise InvalidInput(
+            f"options knows no {', '.join(sorted(unknown))}; it takes {', '.join(sorted(_KNOWN))}"
+        )
+    fields: dict[str, Any] = {
+        name: value for name, value in settings.items() if name in Sending.__slots__
+    }
+    if fields.get("delay") is not None:
+        fields["delay"] = parse_duration(fields["delay"])
+    if fields.get("at") is not None:
+        fields["at"] = _moment(fields["at"])
+    if fields.get("task_id") == "":
+        raise InvalidInput("task_id is empty; leave it out or give one")
+    merged = {**base.limits, **limits(settings)}
+    if merged.get("soft_timeout") is not None and merged.get("hard_timeout") is not None:
+        check_timeouts(merged["soft_timeout"], merged["hard_timeout"])
+    fields["headers"] = {**base.headers, **_texts(settings.get("headers") or {})}
+    return replace(base, **fields, limits=merged)
+
+
+def _moment(at: Any) -> float:
+    if not isinstance(at, datetime) or at.utcoffset() is None:
+        raise InvalidInput(
+            f"{at!r} is no moment: give an aware datetime, e.g. datetime.now(UTC) + timedelta(hours=1)"
+        )
+    return at.timestamp()
+
+
+def _texts(headers: Mapping[str, str]) -> Mapping[str, str]:
+    for name, value in headers.items():
+        if not isinstance(name, str) or not isinstance(value, str):
+            raise InvalidInput(f"header {name!r}: headers are texts, {value!r} is not")
+    return headers
