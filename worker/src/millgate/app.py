@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from threading import Lock
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, overload
@@ -17,7 +16,6 @@ from millgate.ids import new_id
 from millgate.inject import Scope, dependencies, is_async
 from millgate.message import DEFAULT_TOPIC, Message, check
 from millgate.result import Result, Source
-from millgate.settings import environment
 from millgate.spec import TaskSettings, TaskSpec
 from millgate.task import Task
 
@@ -136,21 +134,9 @@ class App:
         self._before_send.append(function)
         return function
 
-    @contextmanager
-    def override(
-        self, provider: Callable[..., Any], replacement: Callable[..., Any]
-    ) -> Iterator[None]:
-        """Give dependants of `provider` what `replacement` makes, within the block: for tests."""
-        missing = object()
-        before: Any = self.overrides.get(provider, missing)
-        self.overrides[provider] = replacement
-        try:
-            yield
-        finally:
-            if before is missing:
-                del self.overrides[provider]
-            else:
-                self.overrides[provider] = before
+    def override(self, provider: Callable[..., Any], replacement: Callable[..., Any]) -> Override:
+        """`with app.override(provider, replacement):` gives dependants what `replacement` makes, for tests."""
+        return Override(self.overrides, provider, replacement)
 
     @property
     def needs_loop(self) -> bool:
@@ -238,6 +224,33 @@ class App:
         return message
 
 
+class Override:
+    """A replaced provider, as a context manager."""
+
+    __slots__ = ("_before", "_overrides", "_provider", "_replacement")
+
+    def __init__(
+        self,
+        overrides: dict[Callable[..., Any], Callable[..., Any]],
+        provider: Callable[..., Any],
+        replacement: Callable[..., Any],
+    ) -> None:
+        self._overrides = overrides
+        self._provider = provider
+        self._replacement = replacement
+        self._before: Callable[..., Any] | None = None
+
+    def __enter__(self) -> None:
+        self._before = self._overrides.get(self._provider)
+        self._overrides[self._provider] = self._replacement
+
+    def __exit__(self, *_: object) -> None:
+        if self._before is None:
+            del self._overrides[self._provider]
+        else:
+            self._overrides[self._provider] = self._before
+
+
 class _Connection:
     """The broker of this process; a forked child opens one of its own and leaves the inherited one alone."""
 
@@ -263,6 +276,7 @@ class _Connection:
     def _connect(self) -> Broker:
         from millgate.brokers import DEFAULT_QUEUE, open_broker
         from millgate.brokers.base import DEADLINE
+        from millgate.settings import environment
 
         env = environment()
         queue = self._queue or env.get("MILLGATE_QUEUE") or DEFAULT_QUEUE
