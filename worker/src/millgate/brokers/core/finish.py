@@ -1,0 +1,64 @@
+"""The end of a message, whichever it is: slots freed, unique text freed, the end remembered, its groups told."""
+
+from __future__ import annotations
+
+from millgate.brokers.base import State
+from millgate.brokers.core import dead, groups
+from millgate.brokers.core.place import remove
+from millgate.brokers.core.results import Ended, keep
+from millgate.brokers.core.row import Row
+from millgate.brokers.core.store import Store
+from millgate.outcome import Reason
+
+
+def succeeded(store: Store, now: float, row: Row, result: bytes | None, ttl: float | None) -> None:
+    """A run ended well; its result is kept as long as it, the message or the topic says."""
+    row.topic.completed += 1
+    _gone(store, now, row)
+    kept = _ttl(row, ttl)
+    if result is None or kept <= 0:
+        store.recent.current(now)[row.id] = row.topic.name
+    else:
+        ended = Ended(State.SUCCEEDED, row.topic.name, result, None, "", row.progress, row.attempt)
+        keep(store, now, row.id, ended, kept)
+    _told(store, now, row, State.SUCCEEDED)
+
+
+def bury(store: Store, now: float, row: Row, reason: Reason) -> None:
+    """Give a message up: to the dead letters, or wherever its topic says."""
+    worker = row.worker.name if row.worker is not None else ""
+    row.topic.failed += 1
+    _gone(store, now, row)
+    ended = Ended(
+        State.FAILED, row.topic.name, None, row.failure, reason, row.progress, row.attempt
+    )
+    keep(store, now, row.id, ended, _ttl(row, None))
+    dead.put(store, now, dead.Dead(row, reason, now, worker))
+    _told(store, now, row, State.FAILED)
+
+
+def cancelled(store: Store, now: float, row: Row, *, keep_for: float | None = None) -> None:
+    """A message is gone because somebody said so; no dead letter."""
+    row.topic.failed += 1
+    _gone(store, now, row)
+    ended = Ended(State.CANCELLED, row.topic.name, None, row.failure, "", row.progress, row.attempt)
+    keep(store, now, row.id, ended, _ttl(row, keep_for))
+    _told(store, now, row, State.CANCELLED)
+
+
+def _gone(store: Store, now: float, row: Row) -> None:
+    remove(store, row, now)
+    if row.unique is not None and store.holders.get(row.unique) == row.id:
+        del store.holders[row.unique]
+
+
+def _told(store: Store, now: float, row: Row, state: State) -> None:
+    store.news.ended.append(row.id)
+    if store.watched:
+        groups.member_ended(store, now, row.id, state)
+
+
+def _ttl(row: Row, ttl: float | None) -> float:
+    if ttl is not None:
+        return ttl
+    return row.result_ttl if row.result_ttl is not None else row.topic.policy.result_ttl

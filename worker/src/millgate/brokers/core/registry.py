@@ -1,0 +1,138 @@
+"""Who works: registration, fences, and forgetting those that fell silent."""
+
+from __future__ import annotations
+
+from millgate.brokers.base import Fenced
+from millgate.brokers.core.place import give_back
+from millgate.brokers.core.row import LEASED
+from millgate.brokers.core.store import Store
+from millgate.fleet import WORKER_TTL, Beat, WorkerInfo, WorkerRef, WorkerRow, WorkerState
+
+
+class Worker:
+    """One start of one worker. `call` and `memo` answer a repeated claim."""
+
+    __slots__ = ("beat", "call", "fence", "incarnation", "info", "leased", "memo", "name", "seen")
+
+    def __init__(self, ref: WorkerRef, info: WorkerInfo, seen: float) -> None:
+        self.name = ref.name
+        self.incarnation = ref.incarnation
+        self.info = info
+        self.beat = Beat()
+        self.seen = seen
+        self.leased = 0
+        self.fence: float | None = None  # until when
+        self.call: str | None = None
+        self.memo: tuple[tuple[str, str], ...] = ()
+
+    def state(self, now: float) -> WorkerState:
+        """Whether it may claim."""
+        fenced = self.fence is not None and self.fence > now
+        return WorkerState.FENCED if fenced else WorkerState.ACTIVE
+
+
+def register(store: Store, now: float, ref: WorkerRef, info: WorkerInfo) -> None:
+    """Enter, or renew; another incarnation takes the name over, without the older one's fence."""
+    worker = store.workers.get(ref.name)
+    if worker is None or worker.incarnation != ref.incarnation:
+        store.workers[ref.name] = Worker(ref, info, now)
+    else:
+        worker.info = info
+    alive(store, now, ref)
+
+
+def unregister(store: Store, now: float, ref: WorkerRef) -> None:
+    """Leave; what is still held is given back, charged to nobody."""
+    worker = known(store, ref)
+    if worker is None:
+        return
+    held = [
+        row for span in store.spans.values() for row in span.rows.values() if row.worker is worker
+    ]
+    for row in held:
+        put_back(store, now, row.id)
+    del store.workers[ref.name]
+
+
+def put_back(store: Store, now: float, task_id: str) -> bool:
+    """Take a running message from its holder, charged to nobody; False: it does not run."""
+    from millgate.brokers.core.finish import cancelled
+
+    row = store.rows.get(task_id)
+    if row is None or row.where != LEASED:
+        return False
+    row.interruptions += 1
+    if row.cancelled:
+        cancelled(store, now, row)
+    else:
+        give_back(store, row, now, now)
+    return True
+
+
+def known(store: Store, ref: WorkerRef) -> Worker | None:
+    """The worker, if it is this incarnation that has the name."""
+    worker = store.workers.get(ref.name)
+    if worker is None or worker.incarnation != ref.incarnation:
+        return None
+    return worker
+
+
+def alive(store: Store, now: float, ref: WorkerRef) -> Worker | None:
+    """Note a sign of life; None: this incarnation is not known."""
+    worker = known(store, ref)
+    if worker is not None:
+        worker.seen = now
+        store.workers.move_to_end(ref.name)
+    return worker
+
+
+def fence(store: Store, now: float, name: str, ttl: float) -> Fenced:
+    """Forbid the present incarnation to claim."""
+    worker = store.workers.get(name)
+    if worker is None:
+        return Fenced(known=False, leased=None)
+    worker.fence = now + ttl
+    return Fenced(known=True, leased=worker.leased)
+
+
+def unfence(store: Store, now: float, name: str) -> bool:
+    """Lift a fence; False: there was none."""
+    worker = store.workers.get(name)
+    if worker is None or worker.state(now) is not WorkerState.FENCED:
+        return False
+    worker.fence = None
+    store.news.topics.update(store.active)
+    return True
+
+
+def forget(store: Store, now: float) -> None:
+    """Drop workers without a sign of life for WORKER_TTL. A fenced one stays until its fence ends, or the fence
+    would be lost on a worker that only stood still."""
+    silent = []
+    for worker in store.workers.values():
+        if now - worker.seen <= WORKER_TTL:
+            break
+        if worker.state(now) is WorkerState.ACTIVE:
+            silent.append(worker.name)
+    for name in silent:
+        del store.workers[name]
+
+
+def rows(store: Store, now: float) -> tuple[WorkerRow, ...]:
+    """The registry, by name."""
+    return tuple(_row(store.workers[name], now) for name in sorted(store.workers))
+
+
+def _row(worker: Worker, now: float) -> WorkerRow:
+    state = worker.state(now)
+    fenced = worker.fence is not None and state is WorkerState.FENCED
+    return WorkerRow(
+        name=worker.name,
+        incarnation=worker.incarnation,
+        state=state,
+        seen=max(0.0, now - worker.seen),
+        leased=worker.leased,
+        info=worker.info,
+        beat=worker.beat,
+        fence_left=worker.fence - now if fenced and worker.fence is not None else None,
+    )

@@ -1,0 +1,136 @@
+"""Everything that one queue is, as plain data; the verbs beside it change it and keep its counters right."""
+
+from __future__ import annotations
+
+import heapq
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from millgate.brokers.core.expiring import Expiring
+from millgate.brokers.core.recent import Recent
+from millgate.brokers.core.topic import Topic
+from millgate.queues import Configuration, Subscription, TopicPolicy
+
+if TYPE_CHECKING:
+    from millgate.brokers.core.dead import Dead
+    from millgate.brokers.core.groups import Gathering
+    from millgate.brokers.core.lease import Span
+    from millgate.brokers.core.registry import Worker
+    from millgate.brokers.core.results import Ended
+    from millgate.brokers.core.row import Row
+
+_SUBSCRIPTIONS = 256  # answers to "which topics match" are kept for so many subscriptions
+_SLACK = 64
+
+
+@dataclass(slots=True)
+class News:
+    """What others may wait for: topics that may have become claimable, ids that have ended."""
+
+    topics: set[str] = field(default_factory=set)
+    ended: list[str] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.topics or self.ended)
+
+
+@dataclass(slots=True)
+class Held:
+    """Who has a lock."""
+
+    holder: str
+    fence: int
+
+
+class Store:
+    """One queue. `salt` makes tokens differ from those of another life of the same queue."""
+
+    def __init__(self, salt: str = "") -> None:
+        self.salt = salt
+        self.now = (
+            0.0  # the latest time that was handed in; a clock that steps back does not turn it back
+        )
+        self.alarm = 0.0  # nothing happens by itself before this
+        self.seq = 0
+        self.serial = 0
+        self.grants = 0
+        self.config = Configuration()
+        self.topics: dict[str, Topic] = {}
+        self.active: dict[str, Topic] = {}  # those with something in the lane
+        self.vtime = [0.0] * 10  # where a topic of that priority joins in
+        self.rows: dict[str, Row] = {}
+        self.leased = 0
+        self.spans: dict[float, Span] = {}
+        self.dues: list[tuple[float, str]] = []  # when a topic's first delayed row may be due
+        self.expiries: Expiring[str, Row] = Expiring()
+        self.results: Expiring[str, Ended] = Expiring()
+        self.recent = Recent()
+        self.holders: dict[str, str] = {}  # unique text → task_id, until the message has ended
+        self.windows: Expiring[str, str] = Expiring()  # the same, for a window of time
+        self.workers: OrderedDict[str, Worker] = OrderedDict()  # longest silent first
+        self.groups: dict[str, Gathering] = {}
+        self.watched: dict[
+            str, list[tuple[str, str]]
+        ] = {}  # id → groups, and the member it stands for
+        self.callbacks: dict[str, str] = {}  # buried callback → its group
+        self.dead: dict[str, Dead] = {}
+        self.locks: Expiring[str, Held] = Expiring()
+        self.slots: dict[str, float] = {}  # schedule → last slot
+        self.graves = float("inf")  # when the first dead letter may be too old
+        self.news = News()
+        self._reach: dict[Subscription, dict[str, int | None]] = {}
+
+    def topic(self, name: str) -> Topic:
+        """The topic of that name, made on its first use."""
+        found = self.topics.get(name)
+        if found is None:
+            found = Topic(self.config.policy(name), name in self.config.topics)
+            self.topics[name] = found
+        return found
+
+    def policy(self, name: str) -> TopicPolicy:
+        """The policy that holds for a topic, without making it."""
+        found = self.topics.get(name)
+        return found.policy if found is not None else self.config.policy(name)
+
+    def level(self, subscription: Subscription, topic: Topic) -> int | None:
+        """The level of a topic for a subscription; None: it does not take its work."""
+        known = self._reach.get(subscription)
+        if known is None:
+            if len(self._reach) >= _SUBSCRIPTIONS:
+                self._reach.pop(next(iter(self._reach)))
+            known = self._reach[subscription] = {}
+        if topic.name not in known:
+            known[topic.name] = (
+                subscription.level(topic.name, topic.policy)
+                if subscription.matches(topic.name)
+                else None
+            )
+        return known[topic.name]
+
+    def reconfigured(self) -> None:
+        """Forget what was derived from the old policies."""
+        self._reach.clear()
+
+    def due_at(self, topic: Topic, when: float) -> None:
+        """Remember that a topic has a row which is due then."""
+        heapq.heappush(self.dues, (when, topic.name))
+        self.alarm = min(self.alarm, when)
+        if len(self.dues) > 2 * len(self.rows) + _SLACK:
+            self.dues = [
+                (due, name) for name, t in self.topics.items() if (due := t.next_due()) is not None
+            ]
+            heapq.heapify(self.dues)
+
+    def room(self) -> int | None:
+        """Slots that the queue's limit leaves after everybody's unmet reserve; None: no limit."""
+        limit = self.config.queue.limit
+        if limit is None:
+            return None
+        unmet = sum(self.unmet(self.topic(name)) for name in self.config.topics)
+        return limit - self.leased - unmet
+
+    def unmet(self, topic: Topic) -> int:
+        """Free slots of a topic's reserve."""
+        return max(0, topic.policy.reserve - topic.leased)
