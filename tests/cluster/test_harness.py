@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 import signal
 import subprocess
 import sys
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from node import cgroups, instance, local, settings, small
+from node import cgroups, images, instance, local, services, settings, small
 from node.cluster import Cluster
 from node.command import CommandFailed
 from node.instance import InstanceFailed
@@ -25,6 +27,14 @@ from support.wait import eventually
 
 SILENT: dict[str, Any] = {"say": lambda text: None}
 SHELL: dict[str, Any] = {"image": small.SHELL, "imagePullPolicy": "Never"}
+SUCCEEDED = "--for=jsonpath={.status.phase}=Succeeded"
+RESTRICTED = {
+    "runAsNonRoot": True,
+    "readOnlyRootFilesystem": True,
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"]},
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
 
 
 @pytest.fixture(scope="session")
@@ -240,8 +250,7 @@ def test_a_service_is_reached_by_its_name(shell: Cluster, namespace: str) -> Non
         a_pod("ask", "sh", "-c", ask),
         namespace=namespace,
     )
-    done = "--for=jsonpath={.status.phase}=Succeeded"
-    shell.kubectl("wait", done, "pod/ask", "-n", namespace, "--timeout=40s")
+    shell.kubectl("wait", SUCCEEDED, "pod/ask", "-n", namespace, "--timeout=40s")
     assert shell.kubectl("logs", "ask", "-n", namespace) == "found\n"
 
 
@@ -261,9 +270,64 @@ def test_a_claim_of_storage_is_bound_and_can_be_written_by_an_ordinary_user(
     }
     pod["spec"]["containers"][0]["volumeMounts"] = [{"name": "data", "mountPath": "/data"}]
     shell.apply(claim, pod, namespace=namespace)
-    done = "--for=jsonpath={.status.phase}=Succeeded"
-    shell.kubectl("wait", done, "pod/writer", "-n", namespace, "--timeout=60s")
+    shell.kubectl("wait", SUCCEEDED, "pod/writer", "-n", namespace, "--timeout=60s")
     assert shell.kubectl("logs", "writer", "-n", namespace) == "kept\n"
+
+
+def test_an_application_on_the_workers_image_runs_where_pods_are_restricted(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    (tmp_path / "baked.py").write_text("import millgate\nprint('baked on', millgate.__name__)\n")
+    reference, archive = images.bake("baked", tmp_path, SILENT["say"])
+    cluster.load(archive)
+    pod = a_pod("it", "python", "-m", "baked")
+    pod["spec"]["containers"][0] |= {"image": reference, "securityContext": RESTRICTED}
+    with cluster.namespace(pod_security="restricted") as namespace:
+        cluster.apply(pod, namespace=namespace)
+        cluster.kubectl("wait", SUCCEEDED, "pod/it", "-n", namespace, "--timeout=30s")
+        assert cluster.kubectl("logs", "it", "-n", namespace) == "baked on millgate\n"
+
+
+def test_postgres_runs_as_a_restricted_pod_and_answers(cluster: Cluster) -> None:
+    cluster.load(services.postgres(SILENT["say"]))
+    pod = a_pod("pg")
+    pod["spec"] |= {"volumes": [{"name": "data", "emptyDir": {}}, {"name": "tmp", "emptyDir": {}}]}
+    pod["spec"]["containers"][0] |= {
+        "image": services.POSTGRES,
+        "env": [{"name": "POSTGRES_PASSWORD", "value": "for-the-test"}],
+        "securityContext": RESTRICTED,
+        "volumeMounts": [
+            {"name": "data", "mountPath": "/data"},
+            {"name": "tmp", "mountPath": "/tmp"},
+        ],
+        "readinessProbe": {"tcpSocket": {"port": 5432}, "periodSeconds": 1},
+    }
+    del pod["spec"]["containers"][0]["command"]
+    with cluster.namespace(pod_security="restricted") as namespace:
+        cluster.apply(pod, namespace=namespace)
+        cluster.kubectl("wait", "--for=condition=Ready", "pod/pg", "-n", namespace, "--timeout=60s")
+        url = "postgresql://postgres:for-the-test@127.0.0.1/postgres"
+        ask = ["psql", url, "-Atc", "select 6 * 7"]
+        assert cluster.kubectl("exec", "pg", "-n", namespace, "--", *ask) == "42\n"
+
+
+def test_the_images_hold_no_word_of_the_index_they_were_built_from() -> None:
+    hosts = set(re.findall(r"//([\w.-]+)", "".join(path.read_text() for path in _index_files())))
+    for target in images.TARGETS:
+        with tarfile.open(images.build(target, SILENT["say"])) as outer:
+            names = [name for name in outer.getnames() if name.endswith(".tar")]
+            layers = [outer.extractfile(outer.getmember(name)) for name in names]
+            for layer in filter(None, layers):
+                with tarfile.open(fileobj=layer) as inner:
+                    for entry in inner:
+                        assert not entry.name.endswith(("pip.conf", "sources.list"))
+                        file = inner.extractfile(entry) if entry.name.startswith("etc/") else None
+                        text = file.read().decode(errors="replace") if file else ""
+                        assert not [host for host in hosts if host in text]
+
+
+def _index_files() -> list[Path]:
+    return [path for path in map(Path, images.PIP_FILES) if path.exists()]
 
 
 def test_helm_reaches_the_cluster(cluster: Cluster, namespace: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from node.local import LocalCluster
-from support.manifests import MALFORMED, WRONG, Wrong, a_task_queue, a_topic, workers
+from support.manifests import MALFORMED, WRONG, Wrong
 
 ROOT = Path(__file__).parents[2]
 

@@ -9,8 +9,9 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from node import instance, local, packages, programs
+from node import images, instance, local, packages, programs
 from node.command import CommandFailed
+from node.debian import BootstrapFailed
 from node.instance import InstanceFailed
 from node.packages import MissingPackages
 from node.programs import BuildFailed
@@ -23,7 +24,7 @@ def main(argv: list[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     try:
         arguments.verb(arguments)
-    except (BuildFailed, CommandFailed, InstanceFailed, MissingPackages) as error:
+    except (BootstrapFailed, BuildFailed, CommandFailed, InstanceFailed, MissingPackages) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
@@ -55,6 +56,7 @@ def _parser() -> argparse.ArgumentParser:
     restart = add(_restart, "start a component, after killing it if it runs")
     restart.add_argument("component")
     add(_status, "show the components of an instance")
+    add(_images, "build the project's images into the cache, or reuse them; print where they are")
     add(_packages, "list the Debian packages that the harness stands on")
     return parser
 
@@ -123,6 +125,11 @@ def _status(arguments: argparse.Namespace) -> None:
         print(f"{name:26} {'runs' if runs else 'ended with code ' + str(state['code'])}")
     print(f"{'kubeconfig':26} {cluster.kubeconfig}")
     print(f"{'logs':26} {cluster.instance.layout.logs}")
+
+
+def _images(_: argparse.Namespace) -> None:
+    for target in images.TARGETS:
+        print(f"{images.reference(target)} {images.build(target, _say)}")
 
 
 def _packages(_: argparse.Namespace) -> None:

@@ -29,3 +29,10 @@ def locked(name: str, say: Say) -> Iterator[None]:
             say(f"waiting for another run that works on the same {name}")
             fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+def keep_newest(where: Path, pattern: str, count: int) -> None:
+    """Remove all but the newest files of a pattern: another run may still read one that is not the newest."""
+    found = sorted(where.glob(pattern), key=lambda path: path.stat().st_mtime)
+    for old in found[:-count]:
+        old.unlink(missing_ok=True)
