@@ -116,3 +116,10 @@ def test_waiting_too_short_is_a_no_and_shows_how_it_stands(shell: Shell) -> None
 def test_show_knows_when_it_knows_nothing(shell: Shell) -> None:
     assert shell("show", "never-sent") == 1
     assert "unknown" in shell.out
+
+
+def test_lines_may_come_from_standard_input_and_a_missing_file_is_named(shell: Shell) -> None:
+    shell.typed = "[1]\n[2]\n"
+    assert len(shell.json("send", "work", "--lines", "-")) == 2
+    assert shell("send", "work", "--lines", "/no/such/file") == 2
+    assert "/no/such/file" in shell.err

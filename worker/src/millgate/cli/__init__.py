@@ -52,7 +52,7 @@ COMMANDS: Final = {
     "cancel": Command("cancel", "remove waiting tasks, stop running ones"),
     "requeue": Command("requeue", "take running tasks from their workers and queue them again"),
     "pause": Command("pause", "stop claims from topics"),
-    "resume": Command("resume", "let topics be claimed again"),
+    "resume": Command("pause", "let topics be claimed again"),
     "purge": Command("purge", "remove a topic's waiting and delayed tasks"),
     "dead": Command("dead", "list, show, replay or purge dead letters"),
     "locks": Command("locks", "list or release named locks"),

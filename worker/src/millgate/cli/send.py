@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from millgate.brokers.base import MAX_BATCH, Broker
@@ -33,7 +34,6 @@ def add(subparsers: Any) -> None:
     parser.add_argument(
         "--lines",
         metavar="FILE",
-        type=argparse.FileType(encoding="utf-8"),
         help="send one task for each line of FILE, a JSON array of arguments each; - is standard input",
     )
     parser.add_argument("--topic", default=DEFAULT_TOPIC, help="default: %(default)s")
@@ -103,13 +103,18 @@ def _messages(args: argparse.Namespace, now: float) -> Iterator[Message]:
         return
     if args.id or args.unique:
         raise InvalidSettings("--lines sends many tasks: --id and --unique name a single one")
-    for number, positional in _lines(args.lines):
+    for number, positional in _lines(args.lines, args.console):
         body = encode_call(tuple(_json(positional, list, f"line {number}", "[1, 2]")), named)
         yield replace(base, id=new_id(now), body=body)
 
 
-def _lines(source: Iterable[str]) -> Iterator[tuple[int, str]]:
-    for number, line in enumerate(source, 1):
+def _lines(name: str, console: Console) -> Iterator[tuple[int, str]]:
+    """Numbers and texts of the lines that are not blank. Raises InvalidSettings for a file that cannot be read."""
+    try:
+        text = console.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidSettings(f"--lines: cannot read {name}: {error}") from error
+    for number, line in enumerate(text.splitlines(), 1):
         if line.strip():
             yield number, line
 
