@@ -151,6 +151,16 @@ class App:
         """The broker, opened at the first use in each process. Raises InvalidSettings when none is named."""
         return self._connection.broker()
 
+    def use(self, broker: str | Broker | None) -> Callable[[], None]:
+        """Send to another broker from now on; answers a function that restores the former one. For tests and tools."""
+        former, self._connection = self._connection, _Connection(broker, None, None)
+
+        def restore() -> None:
+            self.close()
+            self._connection = former
+
+        return restore
+
     def close(self) -> None:
         """Close the broker of this process, if it was opened; the next use opens it again."""
         self._connection.close()
