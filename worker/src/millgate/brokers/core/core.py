@@ -65,6 +65,10 @@ class Core:
         """Before this time nothing happens by itself."""
         return self.store.alarm
 
+    def next_event(self) -> float | None:
+        """When time alone next changes what others see; None: never. A shell sleeps until then."""
+        return tick.next_event(self.store)
+
     def claimable(self, now: float, subscription: Subscription) -> bool:
         """Whether a claim with this subscription would be given something."""
         return claim.claimable(self.store, tick.tick(self.store, now), subscription)

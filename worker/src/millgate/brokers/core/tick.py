@@ -58,6 +58,19 @@ def shift(store: Store, by: float) -> None:
     store.recent.shift(by)
 
 
+def next_event(store: Store) -> float | None:
+    """When time alone next changes what others see: a row is due, expires, or loses its lease. None: never.
+
+    What is merely forgotten then is left to the next verb.
+    """
+    lost = _first_lease(store)
+    times = [store.dues[0][0]] if store.dues else []
+    times += [lost.until] if lost is not None else []
+    expiry = store.expiries.due()
+    times += [expiry] if expiry is not None else []
+    return min(times, default=None)
+
+
 def _step(store: Store, now: float) -> bool:
     """Let the earliest event happen; False: nothing is due."""
     due = store.dues[0][0] if store.dues else _NEVER
