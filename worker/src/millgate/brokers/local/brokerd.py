@@ -1,0 +1,207 @@
+"""The broker's process: key, journal, state and sockets put together, serving until told to stop."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import socket
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import metadata
+from logging import getLogger
+from pathlib import Path
+from typing import Any, Final
+
+from millgate.brokers.local import key, snapshot
+from millgate.brokers.local.address import PROBE_TIMEOUT, Place, private_folder
+from millgate.brokers.local.engine import Engine
+from millgate.brokers.local.journal import Journal
+from millgate.brokers.local.listener import Listener
+from millgate.brokers.local.server import CONNECTIONS, Server
+from millgate.clock import Clock, SystemClock
+from millgate.errors import BrokerRefused, NotDecodable
+
+_SPARE: Final = 64  # file descriptors beside the connections'
+
+log = getLogger("millgate.brokers.local")
+
+
+@dataclass(frozen=True, slots=True)
+class Brokerd:
+    """How one broker's process is run."""
+
+    place: Place
+    key_file: Path
+    private_key: bool
+    data: Path | None  # None: keep nothing
+    starter: int | None = None  # pid of the process that started it by `setup`
+    die_with_starter: bool = False
+    certificate: Path | None = None  # TLS on TCP
+    certificate_key: Path | None = None
+    hello_timeout: float = PROBE_TIMEOUT
+
+
+def serve(how: Brokerd, ready: Callable[[], None], clock: Clock | None = None) -> None:
+    """Serve until SIGTERM or SIGINT; `ready` is called once connections are taken.
+
+    Raises BrokerRefused and its kinds when it cannot begin.
+    """
+    clock = clock or SystemClock()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (_files(), _hard_limit()))
+    if how.private_key:
+        private_folder(how.key_file.parent)
+        key.create(how.key_file)
+    key.read(how.key_file, private=how.private_key)
+    with Listener(how.place) as listener:
+        engine, journal = Engine(), None
+        if how.data is not None:
+            journal = Journal(how.data)
+            _recover(engine, journal)
+        try:
+            _run(how, listener, engine, journal, clock, ready)
+        finally:
+            if journal is not None:
+                _keep(engine, journal)
+                journal.close()
+
+
+def _run(
+    how: Brokerd,
+    listener: Listener,
+    engine: Engine,
+    journal: Journal | None,
+    clock: Clock,
+    ready: Callable[[], None],
+) -> None:
+    server = Server(
+        listener.socket,
+        lambda: key.read(how.key_file, private=how.private_key),
+        engine,
+        journal,
+        clock,
+    )
+    server.info = _info(how)
+    server.hello_timeout = how.hello_timeout
+    server.tls = _tls(how)
+    _stop_on_signals(server)
+    _watch_starter(how, server)
+    log.info("serving at %s, data in %s", how.place, how.data or "memory only")
+    ready()
+    server.run()
+    log.info("stopped serving at %s", how.place)
+
+
+def _recover(engine: Engine, journal: Journal) -> None:
+    """Bring back what was stored."""
+    count = 0
+    try:
+        data = journal.snapshot()
+        if data is not None:
+            engine.load(data)
+        for record in journal.records():
+            engine.replay(record)
+            count += 1
+    except NotDecodable as error:
+        raise BrokerRefused(
+            f"what is stored in {journal.folder} cannot be read: {error}; put it back from a copy"
+        ) from error
+    if count:
+        log.info("read %d records of the journal in %s", count, journal.folder)
+        _keep(engine, journal)
+
+
+def _keep(engine: Engine, journal: Journal) -> None:
+    """Write a snapshot and wait for it; without room for it the journals stay, which is as good."""
+    path = journal.rotate()
+    if path is None:
+        return
+    try:
+        data = engine.dump()
+        snapshot.write(path, data)
+    except OSError as error:
+        log.warning("no snapshot in %s: %s; the journals stay", journal.folder, error.strerror)
+        return
+    journal.written(len(data))
+
+
+def _info(how: Brokerd) -> dict[str, Any]:
+    return {
+        "pid": os.getpid(),
+        "version": _version(),
+        "schema": snapshot.FORMAT,
+        "starter": how.starter,
+        "orphan": False,
+    }
+
+
+def _version() -> str:
+    try:
+        return metadata.version("millgate")
+    except metadata.PackageNotFoundError:  # run from a source tree
+        return ""
+
+
+def _stop_on_signals(server: Server) -> None:
+    """SIGTERM and SIGINT end the loop. As process 1 a container's signals would have no effect otherwise."""
+    reader, writer = socket.socketpair()
+    reader.setblocking(False)
+    writer.setblocking(False)
+    signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+
+    def told() -> None:
+        reader.close()
+        signal.set_wakeup_fd(-1)
+        writer.close()
+        server.stop()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: None)
+    server.watch(reader.fileno(), told)
+
+
+def _watch_starter(how: Brokerd, server: Server) -> None:
+    """Notice the end of the process that started this one: end with it, or be an orphan that others may use."""
+    if how.starter is None:
+        return
+
+    def ended() -> None:
+        server.info["orphan"] = True
+        if how.die_with_starter:
+            log.info("process %d, which started this broker, has ended", how.starter)
+            server.stop()
+
+    try:
+        handle = os.pidfd_open(how.starter)
+    except ProcessLookupError:
+        ended()
+        return
+
+    def closed() -> None:
+        os.close(handle)
+        ended()
+
+    server.watch(handle, closed)
+
+
+def _tls(how: Brokerd) -> ssl.SSLContext | None:
+    if how.certificate is None:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        context.load_cert_chain(how.certificate, how.certificate_key)
+    except (OSError, ssl.SSLError) as error:
+        raise BrokerRefused(f"cannot use the certificate {how.certificate}: {error}") from error
+    return context
+
+
+def _hard_limit() -> int:
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+
+
+def _files() -> int:
+    """Enough file descriptors for all connections, as far as this process may have them."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = max(soft, CONNECTIONS + _SPARE)
+    return wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)

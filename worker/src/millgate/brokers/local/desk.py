@@ -1,0 +1,183 @@
+"""Carries out the calls of one turn together: journal first, then the state, then the answers.
+
+It knows no socket: calls come in with the connection that they came by, answers go out the same way.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Sequence
+from logging import getLogger
+from typing import Any, Final
+
+from millgate.brokers.local import frames, values, verbs
+from millgate.brokers.local.connection import Connection
+from millgate.brokers.local.engine import Call, Engine, failure
+from millgate.brokers.local.handshake import Caller
+from millgate.brokers.local.journal import Journal
+from millgate.brokers.local.waiting import Parked, Waiting
+from millgate.errors import BrokerError, BrokerUnavailable, UnsupportedByBroker
+
+_WAIT_FOR_WORK: Final = "wait_for_work"
+_WAIT: Final = "wait"
+_SERVER: Final = "server"
+#: Ids that one call may wait for.
+_IDS: Final = 10_000
+
+log = getLogger("millgate.brokers.local")
+Send = Callable[[Connection, bytes], None]
+
+
+class Came:
+    """A call, whose it is, and its bytes as the journal keeps them."""
+
+    __slots__ = ("call", "caller", "connection", "payload")
+
+    def __init__(self, connection: Connection, caller: Caller, payload: bytes) -> None:
+        self.connection = connection
+        self.caller = caller
+        self.payload = payload
+        self.call = Call.read(payload)
+
+
+class Desk:
+    """The broker without its sockets. `send` takes answers; `info` says what the server is."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        journal: Journal | None,
+        send: Send,
+        info: Callable[[], dict[str, Any]],
+    ) -> None:
+        self._engine = engine
+        self._journal = journal
+        self._send = send
+        self._info = info
+        self._waiting = Waiting()
+        self._ends: list[
+            tuple[float, int, Parked]
+        ] = []  # when parked calls are answered with nothing
+        self._serial = 0
+
+    def turn(self, now: float, monotonic: float, calls: Sequence[Came]) -> None:
+        """Let time pass up to `now`, carry out `calls`, answer them and whoever waited for what they changed.
+
+        `now` is seconds since 1970, `monotonic` what parked calls' timeouts are measured by.
+        """
+        touched = self._due(now)
+        writes = [came for came in calls if came.call.verb in verbs.WRITES]
+        if writes and self._stored(now, writes):
+            for came in writes:
+                self._send(came.connection, self._engine.apply(now, came.caller, came.call))
+            touched.update(dict.fromkeys(came.caller.queue for came in writes))
+        for queue in touched:
+            self._tell(now, queue)
+        for came in calls:
+            if came.call.verb not in verbs.WRITES:
+                self._look(now, monotonic, came)
+        self._end_waits(monotonic)
+
+    def leave(self, connection: Connection) -> None:
+        """A connection is gone, or its caller gave up waiting on it."""
+        self._waiting.leave(connection)
+
+    def wake_in(self, now: float, monotonic: float) -> float | None:
+        """Seconds until something happens by itself; None: nothing will."""
+        ends = self._ends
+        while ends and ends[0][2].gone:
+            heapq.heappop(ends)
+        times = [ends[0][0] - monotonic] if ends else []
+        alarms = [core.next_event() for core in self._engine.queues.values()]
+        next_alarm = min((alarm for alarm in alarms if alarm is not None), default=None)
+        if next_alarm is not None:
+            times.append(next_alarm - now)
+        return max(0.0, min(times)) if times else None
+
+    def _due(self, now: float) -> dict[str, None]:
+        """Let time pass in the queues where that alone brings something about; answer which."""
+        due: dict[str, None] = {}
+        for name, core in self._engine.queues.items():
+            event = core.next_event()
+            if event is not None and event <= now:
+                core.tick(now)
+                due[name] = None
+        return due
+
+    def _stored(self, now: float, writes: Sequence[Came]) -> bool:
+        """Put calls into the journal; when that fails, their callers are told, and nothing has happened."""
+        if self._journal is None:
+            return True
+        engine = self._engine
+        records = [
+            engine.record(now, came.caller, came.payload)
+            for came in writes
+            if engine.remembered(came.caller, came.call.number) is None
+        ]
+        try:
+            if records:
+                self._journal.append(records)
+        except BrokerUnavailable as error:
+            for came in writes:
+                self._send(came.connection, failure(came.call.number, error))
+            return False
+        return True
+
+    def _tell(self, now: float, queue: str) -> None:
+        """Answer those who waited for what has just happened in a queue."""
+        core = self._engine.core(queue)
+        news = core.take_news()
+        if not len(self._waiting):
+            return
+        for parked in self._waiting.for_ends(queue, news.ended):
+            self._answer(parked, values.from_states(core.states(now, parked.ids)))
+        for parked in self._waiting.for_work(queue, news.topics):
+            self._answer(parked, True)
+
+    def _look(self, now: float, monotonic: float, came: Came) -> None:
+        call = came.call
+        if call.verb in verbs.READS:
+            self._send(came.connection, self._engine.look(now, came.caller, call))
+        elif call.verb == _SERVER:
+            self._send(came.connection, frames.pack([call.number, self._info()]))
+        elif call.verb in (_WAIT, _WAIT_FOR_WORK):
+            self._park(now, monotonic, came)
+        else:
+            error = UnsupportedByBroker(f"this broker has no verb {call.verb!r}")
+            self._send(came.connection, failure(call.number, error))
+
+    def _park(self, now: float, monotonic: float, came: Came) -> None:
+        call = came.call
+        core = self._engine.core(came.caller.queue)
+        try:
+            wanted, timeout = call.args
+            until = monotonic + float(timeout)
+            if call.verb == _WAIT_FOR_WORK:
+                wanted = values.to_subscription(wanted)
+                value: Any = True if core.claimable(now, wanted) else None
+            else:
+                states = core.states(now, wanted[:_IDS])
+                final = any(state.state.final for state in states)
+                value = values.from_states(states) if final else None
+        except (TypeError, ValueError) as error:
+            problem = BrokerError(f"{call.verb}: {error}")
+            self._send(came.connection, failure(call.number, problem))
+            return
+        parked = Parked(came.connection, call.number, came.caller.queue, until, wanted)
+        self._waiting.park(parked)
+        if value is not None or until <= monotonic:
+            self._answer(parked, value)
+            return
+        self._serial += 1
+        heapq.heappush(self._ends, (until, self._serial, parked))
+
+    def _answer(self, parked: Parked, value: Any) -> None:
+        if parked.gone:
+            return
+        self._waiting.leave(parked.connection)
+        self._send(parked.connection, frames.pack([parked.number, value]))
+
+    def _end_waits(self, monotonic: float) -> None:
+        ends = self._ends
+        while ends and (ends[0][0] <= monotonic or ends[0][2].gone):
+            self._answer(heapq.heappop(ends)[2], None)

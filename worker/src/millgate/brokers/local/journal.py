@@ -1,0 +1,201 @@
+"""The journal of a broker: what was asked of it since its last snapshot, on disk before anybody is answered.
+
+A folder holds `snapshot-N`, the state at one moment, and `journal-N`, the records since; N grows. A journal that
+has outgrown the snapshot is followed by N + 1: its journal is opened at once, its snapshot written at leisure, and
+older files are removed only when that is complete. So a kill at any moment leaves a snapshot and every journal
+after it. One broker has the folder at a time, by a lock on it.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import re
+import struct
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from logging import getLogger
+from pathlib import Path
+from typing import Final
+
+from millgate.brokers.local import snapshot
+from millgate.errors import BrokerRefused, BrokerUnavailable
+
+#: A journal smaller than this is not worth a snapshot, in bytes.
+SMALLEST: Final = 16 * 2**20
+_MAGIC: Final = b"MILLGATE"
+_HEAD: Final = struct.Struct(">8sH6x")  # what it is, format
+_RECORD: Final = struct.Struct(">II")  # length, checksum of this and all records before it
+_NAME: Final = re.compile(r"^(journal|snapshot)-(\d{10})$")
+_FULL: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+log = getLogger("millgate.brokers.local")
+
+
+class Journal:
+    """An append-only file in a locked folder. Not safe to use from several threads."""
+
+    def __init__(self, folder: Path, smallest: int = SMALLEST) -> None:
+        """Lock the folder, made if needed. Raises BrokerRefused."""
+        self.folder = folder
+        self.number = 0
+        self._smallest = self._threshold = smallest
+        self._lock = _lock(folder)
+        self._file = -1
+        self._end = 0  # bytes that are known to be stored
+        self._chain = 0
+
+    def snapshot(self) -> bytes | None:
+        """The newest snapshot's data. Raises SchemaTooNew, BrokerRefused."""
+        found = _files(self.folder, "snapshot")
+        if not found:
+            return None
+        self.number = max(found)
+        data = snapshot.read(found[self.number])
+        self.written(len(data))
+        return data
+
+    def records(self) -> Iterator[bytes]:
+        """The records since the snapshot, in order; afterwards a new journal is open.
+
+        A tail that a kill or a power cut tore is cut off: nobody was told that it is stored.
+        Raises SchemaTooNew, and BrokerRefused for damage anywhere else.
+        """
+        found = _files(self.folder, "journal")
+        numbers = sorted(number for number in found if number >= self.number)
+        for number in numbers:
+            yield from _read(found[number], last=number == numbers[-1])
+            self.number = number
+        try:
+            self._begin(self.number + 1)
+        except OSError as error:
+            raise BrokerRefused(f"cannot write in {self.folder}: {error.strerror}") from error
+
+    def append(self, records: Sequence[bytes]) -> None:
+        """Store records, all or none, on the disk itself. Raises BrokerUnavailable: nothing is stored."""
+        parts: list[bytes] = []
+        chain = self._chain
+        for record in records:
+            chain = zlib.crc32(record, chain)
+            parts += (_RECORD.pack(len(record), chain), record)
+        data = memoryview(b"".join(parts))
+        try:
+            done = 0
+            while done < len(data):
+                done += os.pwrite(self._file, data[done:], self._end + done)
+            os.fdatasync(self._file)
+        except OSError as error:
+            # What is left behind cannot be read as records: the next ones' checksums do not follow from it.
+            with suppress(OSError):
+                os.ftruncate(self._file, self._end)
+            raise self._refusal(error) from error
+        self._end += len(data)
+        self._chain = chain
+
+    @property
+    def due(self) -> bool:
+        """Whether a snapshot is worth its while."""
+        return self._end > self._threshold
+
+    def rotate(self) -> Path | None:
+        """Begin the next journal; answer where its snapshot goes. None: there is no room, the old one goes on."""
+        self._threshold += self._smallest
+        try:
+            self._begin(self.number + 1)
+        except OSError as error:
+            log.warning("no new journal in %s: %s", self.folder, error.strerror)
+            return None
+        return self.folder / f"snapshot-{self.number:010}"
+
+    def written(self, size: int) -> None:
+        """The snapshot of the present journal is complete and has that many bytes: remove what came before."""
+        self._threshold = max(self._smallest, size)
+        for kind in ("journal", "snapshot"):
+            for number, path in _files(self.folder, kind).items():
+                if number < self.number:
+                    path.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Close the file and let the folder go."""
+        for handle in (self._file, self._lock):
+            if handle >= 0:
+                os.close(handle)
+        self._file = self._lock = -1
+
+    def _begin(self, number: int) -> None:
+        path = self.folder / f"journal-{number:010}"
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            os.pwrite(handle, _HEAD.pack(_MAGIC, snapshot.FORMAT), 0)
+            os.fsync(handle)
+            snapshot.sync_folder(self.folder)
+        except OSError:
+            os.close(handle)
+            path.unlink(missing_ok=True)
+            raise
+        if self._file >= 0:
+            os.close(self._file)
+        self._file, self.number, self._end, self._chain = handle, number, _HEAD.size, 0
+
+    def _refusal(self, error: OSError) -> BrokerUnavailable:
+        text = f"the broker cannot store anything in {self.folder}: {error.strerror}"
+        log.error("%s", text)
+        if error.errno in _FULL:
+            text += "; free space there, it goes on by itself"
+        return BrokerUnavailable(f"{text}. Nothing of this call was stored")
+
+
+def _lock(folder: Path) -> int:
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise BrokerRefused(
+            f"cannot write in {folder}: {error.strerror}; name another folder with --data, or --journal off"
+        ) from error
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(handle)
+        raise BrokerRefused(
+            f"another broker works in {folder}; stop it, or name another folder with --data"
+        ) from error
+    return handle
+
+
+def _files(folder: Path, kind: str) -> dict[int, Path]:
+    found = {}
+    for path in folder.iterdir():
+        match = _NAME.match(path.name)
+        if match is not None and match[1] == kind:
+            found[int(match[2])] = path
+    return found
+
+
+def _read(path: Path, *, last: bool) -> Iterator[bytes]:
+    content = path.read_bytes()
+    if last and not content[: _HEAD.size].strip(b"\0"):
+        return  # killed between making the file and its first bytes
+    magic, format_ = _HEAD.unpack_from(content.ljust(_HEAD.size, b"\0"))
+    snapshot.check_format(path, magic == _MAGIC, format_)
+    position, chain = _HEAD.size, 0
+    while position + _RECORD.size <= len(content):
+        length, checksum = _RECORD.unpack_from(content, position)
+        record = content[position + _RECORD.size : position + _RECORD.size + length]
+        chain = zlib.crc32(record, chain)
+        if len(record) < length or chain != checksum:
+            break
+        yield record
+        position += _RECORD.size + length
+    if position == len(content):
+        return
+    if not last:
+        raise BrokerRefused(
+            f"{path} is damaged at byte {position}, and what follows it was acknowledged; put it back from a copy"
+        )
+    log.warning("cut %d unacknowledged bytes off %s", len(content) - position, path)
+    with path.open("r+b") as file:
+        file.truncate(position)
+        os.fsync(file.fileno())

@@ -1,0 +1,223 @@
+"""Starting brokerd, or joining the one that is there: how a set-up broker comes about on a machine without services.
+
+Of many processes that begin at once one starts it, behind a lock, and the others join. Whoever listens is asked who
+it is within a bounded time, and what is not a broker with this key is told apart, each with an error of its own.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import select
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from logging import getLogger
+from pathlib import Path
+from typing import Any, Final
+
+from millgate.brokers.local import handshake
+from millgate.brokers.local.address import Address, private_folder
+from millgate.brokers.local.link import Absent, Hangup, connect
+from millgate.clock import Clock
+from millgate.errors import BrokerRefused, BrokerTimeout, BrokerUnavailable, ForeignPeer
+
+_HANGUPS: Final = 3  # a broker that stops hangs up too, but not again and again
+_PAUSE: Final = 0.02
+_LOG_BOUND: Final = 2**20  # bytes of the log after which a new start begins it anew
+
+log = getLogger("millgate.brokers.local")
+_reported: set[tuple[int, str, int, str]] = set()
+_reporting = threading.Lock()
+
+
+def ensure(address: Address, clock: Clock, deadline: float) -> None:
+    """Have a broker listen at `address`: join it, or start it where only this machine can be meant.
+
+    Raises BrokerUnavailable, BrokerTimeout, ForeignPeer, AuthFailed, SchemaTooNew and the like.
+    """
+    end = clock.monotonic() + max(deadline, address.probe_timeout)
+    try:
+        info = probe(address, clock)
+    except Absent as absent:
+        if not address.place.here:
+            raise BrokerUnavailable(
+                f"{absent}; start one there: millgate brokerd --listen HOST:PORT --key-file FILE"
+            ) from absent
+    else:
+        _report(address, info)
+        return
+    with _alone(address, clock, end):
+        try:
+            info = probe(address, clock)
+        except Absent:
+            _start(address, clock, end)
+            info = probe(address, clock)
+    _report(address, info)
+
+
+def probe(address: Address, clock: Clock) -> Mapping[str, Any]:
+    """What the broker at `address` says of itself.
+
+    Raises Absent when nobody listens, BrokerTimeout when who listens does not answer within the probe's timeout,
+    ForeignPeer when it is no broker, AuthFailed when it has another key.
+    """
+    end = clock.monotonic() + address.probe_timeout
+    caller = handshake.Caller("probe", "probe")
+    hangups = 0
+    while True:
+        try:
+            link = connect(address, caller, clock, end)
+        except BrokerTimeout as error:
+            raise BrokerTimeout(
+                f"something listens at {address.place} but did not say within {address.probe_timeout:g} s"
+                " that it is a broker; stop it, or use another address"
+            ) from error
+        except ForeignPeer as error:
+            raise ForeignPeer(
+                f"what listens at {address.place} is not a Millgate broker; use another address"
+            ) from error
+        except Hangup as error:
+            hangups += 1
+            if hangups == _HANGUPS:
+                raise ForeignPeer(
+                    f"what listens at {address.place} hangs up without a word: it is not a Millgate broker"
+                    " that this client can use; use another address"
+                ) from error
+            clock.sleep(_PAUSE)
+        else:
+            link.close()
+            return link.info
+
+
+@contextmanager
+def _alone(address: Address, clock: Clock, end: float) -> Iterator[None]:
+    """Only one process at a time starts a broker at an address."""
+    path = _folder(address) / f"{_name(address)}.start"
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise BrokerRefused(
+            f"cannot start a broker at {address.place}: {path}: {error.strerror}"
+        ) from error
+    try:
+        while not _locked(handle):
+            if clock.monotonic() >= end:
+                raise BrokerTimeout(
+                    f"another process takes too long to start the broker at {address.place}"
+                )
+            clock.sleep(_PAUSE)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _locked(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _start(address: Address, clock: Clock, end: float) -> None:
+    """Start brokerd on its own feet: a session of its own, no terminal, and init as its parent."""
+    reader, writer = os.pipe()
+    try:
+        with _log_file(address) as output:
+            command = _command(address, writer)
+            starter = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+                pass_fds=[writer], start_new_session=True,
+            )  # fmt: skip
+        os.close(writer)
+        writer = -1
+        starter.wait()  # it only forks
+        said = _said(reader, clock, end)
+    finally:
+        os.close(reader)
+        if writer >= 0:
+            os.close(writer)
+    if said.get("error"):
+        raise handshake.error(said["error"], said["text"])
+    if not said:
+        raise BrokerUnavailable(f"brokerd ended while it started; {_log_path(address)} says why")
+
+
+def _command(address: Address, ready: int) -> list[str]:
+    command = [
+        sys.executable, "-m", "millgate.brokers.local", "--detach",
+        "--ready", str(ready),
+        "--starter", str(os.getpid()),
+        "--listen", str(address.place),
+        "--journal", "on" if address.journal else "off",
+        "--data", str(address.data.absolute()),
+    ]  # fmt: skip
+    if not address.private_key:
+        command += ["--key-file", str(address.key_file.absolute())]
+    if address.die_with_parent:
+        command.append("--die-with-parent")
+    return command
+
+
+def _said(reader: int, clock: Clock, end: float) -> dict[str, Any]:
+    """What brokerd says when it is ready, or why it is not; empty when it ended without a word."""
+    poll = select.poll()
+    poll.register(reader, select.POLLIN)
+    data = b""
+    while True:
+        left = end - clock.monotonic()
+        if left <= 0 or not poll.poll(left * 1000):
+            raise BrokerTimeout("brokerd takes too long to start; it may still come")
+        part = os.read(reader, 65536)
+        if not part:
+            said: dict[str, Any] = json.loads(data) if data else {}
+            return said
+        data += part
+
+
+def _report(address: Address, info: Mapping[str, Any]) -> None:
+    """Say once in each process whose broker this is."""
+    pid, starter = info.get("pid"), info.get("starter")
+    if starter is None:
+        state, text = "standing", "joined the broker at %s (pid %s), which was started by a command"
+    elif starter == os.getpid():
+        state, text = "own", "started the broker at %s (pid %s)"
+    elif info.get("orphan"):
+        state, text = "orphan", "took over the broker at %s (pid %s): who started it has ended"
+    else:
+        state, text = "sibling", "joined the broker at %s (pid %s) of a living process"
+    entry = (os.getpid(), str(address.place), int(pid or 0), state)
+    with _reporting:
+        if entry in _reported:
+            return
+        _reported.add(entry)
+    log.info(text, address.place, pid, extra={"state": state})
+
+
+def _folder(address: Address) -> Path:
+    """Where the lock and the log of a start are."""
+    if address.place.path is None or address.private_key:
+        private_folder(address.runtime)
+    return address.runtime if address.place.path is None else address.place.path.parent
+
+
+def _name(address: Address) -> str:
+    path = address.place.path
+    return path.name if path is not None else f"port-{address.place.port}"
+
+
+def _log_path(address: Address) -> Path:
+    return _folder(address) / f"{_name(address)}.log"
+
+
+def _log_file(address: Address) -> Any:
+    path = _log_path(address)
+    try:
+        long = path.exists() and path.stat().st_size > _LOG_BOUND
+        return path.open("wb" if long else "ab")
+    except OSError as error:
+        raise BrokerRefused(f"cannot write the log {path}: {error.strerror}") from error

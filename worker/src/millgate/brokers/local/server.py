@@ -1,0 +1,239 @@
+"""The event loop of a broker: one thread, every socket, and no wake-up when nothing is due.
+
+A turn takes what has arrived, at most one call of each connection, and hands it to the desk together. A peer that
+does not read, or does not prove the key, holds up nobody and is dropped after a while.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import socket
+import ssl
+from collections.abc import Callable
+from contextlib import suppress
+from logging import getLogger
+from typing import Any, Final
+
+from millgate.brokers.local import handshake
+from millgate.brokers.local.connection import Connection, Gone
+from millgate.brokers.local.desk import Came, Desk
+from millgate.brokers.local.engine import Engine
+from millgate.brokers.local.journal import Journal
+from millgate.brokers.local.snapshot import fork_writer
+from millgate.brokers.local.steady import Steady
+from millgate.clock import Clock
+from millgate.errors import BrokerRefused, NotDecodable
+
+CONNECTIONS: Final = 1000
+_STALL: Final = 30.0  # seconds that a peer may leave an answer unread
+_ACCEPTS: Final = 64  # new connections in one turn
+_READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
+
+log = getLogger("millgate.brokers.local")
+
+
+class Server:
+    """All connections of one listening socket."""
+
+    def __init__(
+        self,
+        listener: socket.socket,
+        read_key: Callable[[], bytes],
+        engine: Engine,
+        journal: Journal | None,
+        clock: Clock,
+    ) -> None:
+        self.info: dict[str, Any] = {}  # what is said of this server, beside what it counts itself
+        self.tls: ssl.SSLContext | None = None
+        self.hello_timeout = 5.0  # seconds for a peer to prove the key
+        self._listener = listener
+        self._read_key = read_key
+        self._engine = engine
+        self._journal = journal
+        self._clock = clock
+        self._steady = Steady(clock, engine.now)
+        self._desk = Desk(engine, journal, self._send, self._say)
+        self._selector = selectors.DefaultSelector()
+        self._connections: set[Connection] = set()
+        self._watched: set[Connection] = set()  # those that must move within a time
+        self._more: set[Connection] = set()  # those of which more than one call has been read
+        self._came: list[Came] = []
+        self._stopping = False
+        self._writing = False  # a snapshot is on its way
+        self._selector.register(listener, _READ, self._accept)
+
+    def watch(self, handle: int, when: Callable[[], None]) -> None:
+        """Call `when` once `handle` is readable; it is not watched any more then."""
+
+        def once(_mask: int) -> None:
+            self._selector.unregister(handle)
+            when()
+
+        self._selector.register(handle, _READ, once)
+
+    def stop(self) -> None:
+        """End the loop after this turn."""
+        self._stopping = True
+
+    def run(self) -> None:
+        """Serve until stopped, then close every connection."""
+        while not self._stopping:
+            self.turn(self._patience())
+        self._selector.unregister(self._listener)
+        self._listener.close()
+        for connection in list(self._connections):
+            self._drop(connection, "the broker stops")
+        self._selector.close()
+
+    def turn(self, timeout: float | None) -> None:
+        """Wait for something to happen, at most `timeout` seconds, and deal with it."""
+        for entry, mask in self._selector.select(timeout):
+            entry.data(mask)
+        more, self._more = self._more, set()
+        for connection in more:
+            self._take(connection)
+        came, self._came = self._came, []
+        monotonic = self._clock.monotonic()
+        self._desk.turn(self._steady.now(), monotonic, came)
+        self._drop_stalled(monotonic)
+        self._consider_snapshot()
+
+    def _patience(self) -> float | None:
+        if self._more:
+            return 0.0
+        monotonic = self._clock.monotonic()
+        wait = self._desk.wake_in(self._steady.now(), monotonic)
+        for connection in self._watched:
+            left = max(0.0, connection.since + self._limit(connection) - monotonic)
+            wait = left if wait is None else min(wait, left)
+        return wait
+
+    def _accept(self, _mask: int) -> None:
+        for _ in range(_ACCEPTS):
+            try:
+                sock, _ = self._listener.accept()
+            except BlockingIOError:
+                return
+            except OSError as error:
+                log.warning("cannot accept a connection: %s", error)
+                return
+            self._admit(sock)
+
+    def _admit(self, sock: socket.socket) -> None:
+        sock.setblocking(False)
+        if sock.family != socket.AF_UNIX:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if self.tls is not None:
+            sock = self.tls.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
+        connection = Connection(sock, self._read_key, self._clock.monotonic())
+        if len(self._connections) >= CONNECTIONS:
+            with suppress(Gone):
+                full = BrokerRefused(f"the broker has {CONNECTIONS} connections, which is its most")
+                connection.send(handshake.refusal(full))
+            connection.close()
+            return
+        self._connections.add(connection)
+        self._watched.add(connection)
+        self._selector.register(connection, _READ, lambda mask: self._moved(connection, mask))
+
+    def _moved(self, connection: Connection, mask: int) -> None:
+        try:
+            if mask & _WRITE:
+                connection.flush(self._clock.monotonic())
+                if not connection.blocked:
+                    self._selector.modify(
+                        connection, _READ, self._selector.get_key(connection).data
+                    )
+                    self._watched.discard(connection)
+                    self._more.add(connection)
+            if mask & _READ:
+                connection.read()
+        except Gone as gone:
+            self._drop(connection, str(gone))
+            return
+        self._take(connection)
+
+    def _take(self, connection: Connection) -> None:
+        """Take the next frame of a connection, if it is there whole."""
+        if connection.blocked or connection not in self._connections:
+            return
+        try:
+            payload = connection.next()
+            if payload is None:
+                return
+            if connection.more:
+                self._more.add(connection)
+            if connection.caller is None:
+                connection.greet(payload, self._welcome)
+                if connection.caller is not None:
+                    self._watched.discard(connection)
+                return
+            self._desk.leave(connection)
+            self._came.append(Came(connection, connection.caller, payload))
+        except (Gone, NotDecodable) as problem:
+            self._drop(connection, str(problem))
+
+    def _send(self, connection: Connection, payload: bytes) -> None:
+        if connection not in self._connections:
+            return
+        try:
+            connection.send(payload)
+        except Gone as gone:
+            self._drop(connection, str(gone))
+            return
+        if connection.blocked and connection not in self._watched:
+            connection.since = self._clock.monotonic()
+            self._watched.add(connection)
+            self._selector.modify(connection, _WRITE, self._selector.get_key(connection).data)
+
+    def _drop(self, connection: Connection, why: str) -> None:
+        if connection not in self._connections:
+            return
+        known = connection.caller is not None
+        log.debug("closing a connection (%s): %s", "proved" if known else "not proved", why)
+        self._connections.discard(connection)
+        self._watched.discard(connection)
+        self._desk.leave(connection)
+        self._selector.unregister(connection)
+        connection.close()
+
+    def _drop_stalled(self, monotonic: float) -> None:
+        for connection in list(self._watched):
+            if monotonic >= connection.since + self._limit(connection):
+                self._drop(connection, "it did not move for too long")
+
+    def _limit(self, connection: Connection) -> float:
+        return self.hello_timeout if connection.caller is None else _STALL
+
+    def _welcome(self) -> bytes:
+        return handshake.welcome(self._say())
+
+    def _say(self) -> dict[str, Any]:
+        return {
+            **self.info,
+            "journal": self._journal is not None,
+            "connections": len(self._connections),
+        }
+
+    def _consider_snapshot(self) -> None:
+        journal = self._journal
+        if journal is None or self._writing or not journal.due:
+            return
+        path = journal.rotate()
+        if path is None:
+            return
+        self._writing = True
+        pid, pipe = fork_writer(path, self._engine.dump)
+
+        def ended() -> None:
+            os.close(pipe)
+            self._writing = False
+            _, status = os.waitpid(pid, 0)
+            if status == 0:
+                journal.written(path.stat().st_size)
+            else:
+                log.warning("the snapshot %s was not written; the journals go on", path)
+
+        self.watch(pipe, ended)

@@ -1,0 +1,232 @@
+"""Calls of one broker object: connections shared between its threads, deadlines, and repeats that change nothing.
+
+Every object has an id and every call a number. A call whose answer was lost is sent again under its number, and
+the broker answers it from memory when it was carried out before.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+import secrets
+import threading
+import weakref
+from typing import Any, Final
+
+from millgate.brokers.local import frames, handshake
+from millgate.brokers.local.address import Address
+from millgate.brokers.local.link import Hangup, Link, connect
+from millgate.brokers.local.waker import Waker
+from millgate.clock import Clock
+from millgate.errors import BrokerUnavailable, PayloadTooLarge
+
+_IDLE: Final = 4  # connections kept when nobody uses them
+_FIRST_PAUSE: Final = 0.05
+_LONGEST_PAUSE: Final = 1.0
+#: Seconds that a wait over TCP is parked before it is asked again: a connection that died without a word shows.
+_PARK: Final = 10.0
+_GRACE: Final = 2.0  # seconds that an answer to a parked call may be late
+
+_sessions: weakref.WeakSet[Session] = weakref.WeakSet()
+
+
+class Session:
+    """What one broker object shares between its threads."""
+
+    def __init__(self, address: Address, queue: str, deadline: float, clock: Clock) -> None:
+        self.address = address
+        self.deadline = deadline
+        self.clock = clock
+        self._queue = queue
+        self._closed = False
+        # A socket of this machine cannot lose its other end without notice.
+        self._park = _PARK if address.place.path is None else math.inf
+        self._fresh()
+        _sessions.add(self)
+
+    def call(self, verb: str, *args: Any) -> Any:
+        """Ask the broker, again if need be, and answer what it answered. Raises its errors, or BrokerUnavailable."""
+        number, payload = self._begin(verb, args)
+        end = self.clock.monotonic() + self.deadline
+        patience = max(1.0, self.deadline / 3)
+        try:
+            return self._repeat(number, payload, end, patience)
+        finally:
+            self._outstanding.discard(number)
+
+    def park(self, verb: str, *args: Any, timeout: float, waker: Waker | None = None) -> Any:
+        """Ask for something that the broker answers later, at the latest after `timeout` seconds.
+
+        None: `waker` was rung first, or the time is over.
+        """
+        now = self.clock.monotonic()
+        end, last_seen, failures = now + max(0.0, timeout), now, 0
+        while True:
+            left = min(self._park, max(0.0, end - now))
+            number, payload = self._begin(verb, (*args, left))
+            try:
+                answer = self._parked(number, payload, now + left, waker)
+                if answer is not None or self.clock.monotonic() >= end:
+                    return answer
+                last_seen, failures = self.clock.monotonic(), 0
+            except BrokerUnavailable:
+                if self.clock.monotonic() >= min(end, last_seen + self.deadline):
+                    raise
+                failures += 1
+                self._pause(failures, waker)
+            finally:
+                self._outstanding.discard(number)
+            if waker is not None and waker.rung():
+                return None
+            now = self.clock.monotonic()
+
+    def close(self) -> None:
+        """Close what is idle; what is in use closes when it comes back."""
+        self._closed = True
+        self._drop_idle()
+
+    def _fresh(self) -> None:
+        """Begin as somebody new: at first, and in a forked child, which must not speak on its parent's connections."""
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._idle: list[Link] = []
+        self._outstanding: set[int] = set()
+        self._number = 0
+        self._caller = handshake.Caller(secrets.token_hex(16), self._queue)
+
+    def forked(self) -> None:
+        """Called in a forked child."""
+        for link in self._idle:
+            link.close()
+        self._fresh()
+
+    def _begin(self, verb: str, args: tuple[Any, ...]) -> tuple[int, bytes]:
+        with self._lock:
+            self._number += 1
+            number = self._number
+            self._outstanding.add(number)
+            settled = min(self._outstanding)  # the broker need not remember answers before this one
+        try:
+            return number, _packed(number, settled, verb, args)
+        except BaseException:
+            self._outstanding.discard(number)
+            raise
+
+    def _repeat(self, number: int, payload: bytes, end: float, patience: float) -> Any:
+        failures = 0
+        while True:
+            try:
+                answer = self._attempt(number, payload, min(end, self._now() + patience))
+            except BrokerUnavailable:
+                failures += 1
+                self._pause(failures, None, end)
+                if self._now() >= end:
+                    raise
+            else:
+                return _opened(answer)
+
+    def _attempt(self, number: int, payload: bytes, end: float) -> list[Any]:
+        link = self._take(end)
+        try:
+            link.send(payload, end)
+            answer = _awaited(link, number, end)
+        except BaseException:
+            link.close()
+            self._drop_idle()  # what happened to one has most likely happened to all
+            raise
+        self._give(link)
+        return answer
+
+    def _parked(self, number: int, payload: bytes, end: float, waker: Waker | None) -> Any:
+        connected = self._now() + self.deadline
+        link = self._take(connected)
+        try:
+            link.send(payload, connected)
+            if (
+                waker is not None
+                and not link.readable(waker.fileno(), end + _GRACE)
+                and waker.rung()
+            ):
+                # The broker forgets the parked call when the next one comes in on this connection.
+                waker.ring()
+                self._give(link)
+                return None
+            answer = _awaited(link, number, end + _GRACE)
+        except BaseException:
+            link.close()
+            self._drop_idle()
+            raise
+        self._give(link)
+        return _opened(answer)
+
+    def _take(self, end: float) -> Link:
+        if self._closed:
+            raise BrokerUnavailable("this broker object was closed; open another")
+        with self._lock:
+            if self._idle:
+                return self._idle.pop()
+        end = min(end, self._now() + self.address.probe_timeout)
+        return connect(self.address, self._caller, self.clock, end)
+
+    def _give(self, link: Link) -> None:
+        with self._lock:
+            if not self._closed and len(self._idle) < _IDLE and self._pid == os.getpid():
+                self._idle.append(link)
+                return
+        link.close()
+
+    def _drop_idle(self) -> None:
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for link in idle:
+            link.close()
+
+    def _pause(self, failures: int, waker: Waker | None, end: float | None = None) -> None:
+        """Wait before the next attempt: not at all at first, then ever longer, and not in step with others."""
+        if failures == 1:
+            return
+        longest = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(failures - 2, 10))
+        seconds = longest * random.uniform(0.5, 1.0)  # noqa: S311 -- spreads load, protects nothing
+        if end is not None:
+            seconds = max(0.0, min(seconds, end - self._now()))
+        if waker is None:
+            self.clock.sleep(seconds)
+        else:
+            waker.wait(seconds)
+
+    def _now(self) -> float:
+        return self.clock.monotonic()
+
+
+def _packed(number: int, settled: int, verb: str, args: tuple[Any, ...]) -> bytes:
+    payload = frames.pack([number, settled, verb, args])
+    if len(payload) > frames.CALL_BOUND:
+        raise PayloadTooLarge(
+            f"{verb} of {len(payload)} bytes; one call takes {frames.CALL_BOUND}, send fewer at once"
+        )
+    return payload
+
+
+def _awaited(link: Link, number: int, end: float) -> list[Any]:
+    """The answer to a call; those to calls that were given up on this connection are passed over."""
+    while True:
+        answer = frames.unpack(link.receive(end))
+        if not isinstance(answer, list) or len(answer) not in (2, 3):
+            raise Hangup("the broker sent something that is no answer")
+        if answer[0] == number:
+            return answer
+
+
+def _opened(answer: list[Any]) -> Any:
+    if len(answer) == 3:
+        raise handshake.error(answer[1], answer[2])
+    return answer[1]
+
+
+def _in_child() -> None:
+    for session in list(_sessions):
+        session.forked()
+
+
+os.register_at_fork(after_in_child=_in_child)

@@ -1,0 +1,91 @@
+"""Snapshot files: the whole state of a broker at one moment, complete or not there at all."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import struct
+import zlib
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from millgate.errors import BrokerRefused, SchemaTooNew
+
+#: Format of snapshots and journals; a program refuses one that is newer than its own.
+FORMAT: Final = 1
+_MAGIC: Final = b"MILLSNAP"
+_HEAD: Final = struct.Struct(">8sHIQ")  # what it is, format, CRC-32, length
+
+
+def write(path: Path, data: bytes) -> None:
+    """Store a snapshot under its final name only once it is on the disk. Raises OSError."""
+    draft = path.with_name(path.name + ".draft")
+    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(_HEAD.pack(_MAGIC, FORMAT, zlib.crc32(data), len(data)))
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.rename(path)
+    except OSError:
+        draft.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
+def read(path: Path) -> bytes:
+    """The data of a snapshot. Raises SchemaTooNew, BrokerRefused."""
+    content = path.read_bytes()
+    if len(content) < _HEAD.size:
+        raise BrokerRefused(f"{path} is not a snapshot of a broker; put it back from a copy")
+    magic, format_, checksum, length = _HEAD.unpack_from(content)
+    check_format(path, magic == _MAGIC, format_)
+    data = content[_HEAD.size :]
+    if len(data) != length or zlib.crc32(data) != checksum:
+        raise BrokerRefused(f"{path} is damaged: its checksum differs; put it back from a copy")
+    return data
+
+
+def check_format(path: Path, known: bool, format_: int) -> None:
+    """Raise for a file that this program cannot read."""
+    if not known:
+        raise BrokerRefused(f"{path} was not written by a broker; name another folder with --data")
+    if format_ > FORMAT:
+        raise SchemaTooNew(
+            f"{path} has format {format_}, this program knows {FORMAT}; start the newer Millgate that wrote it"
+        )
+
+
+def sync_folder(folder: Path) -> None:
+    """Make names in a folder as durable as the files behind them."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def fork_writer(path: Path, dump: Callable[[], bytes]) -> tuple[int, int]:
+    """Write the present state from a forked copy of this process; answer its pid and a pipe that ends with it.
+
+    The copy sees the state as it is now, whatever the broker does meanwhile. The process must have one thread.
+    """
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid:
+        os.close(writer)
+        return pid, reader
+    code = 1
+    # Nothing of the broker's may live on in the copy: neither its lock, nor a client's connection.
+    with suppress(BaseException):
+        gc.disable()
+        signal.set_wakeup_fd(-1)  # a signal must not write into whatever has that number next
+        os.dup2(writer, 3)
+        os.closerange(4, os.sysconf("SC_OPEN_MAX"))
+        write(path, dump())
+        code = 0
+    os._exit(code)

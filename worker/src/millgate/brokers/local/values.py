@@ -1,0 +1,411 @@
+"""The contract's values as plain lists and back, each spelled out: explicit, fast, and free of code. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import Any, Final
+
+from millgate.brokers.base import (
+    Ask,
+    Claimed,
+    DeadLetter,
+    Extended,
+    Fenced,
+    Lock,
+    Peeked,
+    State,
+    TaskState,
+)
+from millgate.fleet import Beat, WorkerInfo, WorkerRef, WorkerRow, WorkerState
+from millgate.message import Claim, ClaimRef, Group, Message, pack, unpack, with_record
+from millgate.outcome import Failure, Reason
+from millgate.queues import (
+    Configuration,
+    Subscription,
+    policy_from_dict,
+    policy_to_dict,
+    queue_from_dict,
+    queue_to_dict,
+)
+from millgate.settlement import Ack, Bury, Charge, Drop, Later, Settlement
+from millgate.stats import Stats, TopicStats
+
+Plain = list[Any]
+
+_REF: Final = attrgetter("id", "topic", "token")
+#: What a broker decides by.
+HEAD: Final = (
+    "id", "topic", "priority", "key", "delay", "at", "expires_in", "expires_at",
+    "unique", "unique_for", "result_ttl", "group",
+)  # fmt: skip
+_HEAD: Final = attrgetter(*HEAD)
+_CLAIM: Final = attrgetter(
+    "id", "topic", "token", "record", "attempt", "failures", "losses", "interruptions",
+    "lease", "age", "priority", "key", "result_ttl", "group",
+)  # fmt: skip
+_FAILURE: Final = attrgetter("error", "message", "traceback")
+_STATE: Final = attrgetter(
+    "id", "state", "topic", "result", "reason", "progress", "attempt", "worker"
+)
+_DEAD: Final = attrgetter(
+    "id",
+    "topic",
+    "reason",
+    "died",
+    "attempt",
+    "failures",
+    "losses",
+    "interruptions",
+    "worker",
+    "raw",
+)
+_PEEKED: Final = attrgetter("id", "topic", "state", "attempt", "due_in", "worker")
+_TOPIC: Final = attrgetter(*TopicStats.__slots__)
+_INFO: Final = attrgetter("slots", "host", "pid", "version", "topics")
+_BEAT: Final = attrgetter("busy", "buffered", "revision", "rss", "oldest", "draining", "detail")
+_LOCK: Final = attrgetter("name", "holder", "fence", "left")
+
+# --- messages ------------------------------------------------------------------------------------
+
+
+class Sealed(Message):
+    """A message on its way into the broker: its record was made by the client and stays as it is.
+
+    The task, body and options are in the record only; the broker has no need of them.
+    """
+
+    __slots__ = ("_sealed",)
+    _sealed: bytes
+
+    def record(self) -> bytes:
+        """The bytes that came."""
+        return self._sealed
+
+
+def from_message(message: Message) -> Plain:
+    """What brokers decide by, then the record, and whether it holds further steps."""
+    return [*_HEAD(message), message.record(), bool(message.chain)]
+
+
+def to_message(plain: Plain) -> Message:
+    """The message; one with further steps is decoded, since the broker looks at their ids."""
+    (id_, topic, priority, key, delay, at, expires_in, expires_at) = plain[:8]
+    unique, unique_for, result_ttl, group, record, steps = plain[8:]
+    message = Sealed(
+        id_, topic, "", b"", priority, key, delay, at, expires_in, expires_at,
+        unique, unique_for, result_ttl, group,
+    )  # fmt: skip
+    if steps:
+        return whole(message, record)
+    object.__setattr__(message, "_sealed", record)
+    return message
+
+
+def whole(message: Message, record: bytes) -> Message:
+    """A message with the half that is in its record."""
+    fields = {name: getattr(message, name) for name in HEAD}
+    return with_record(Message(task="", body=b"", **fields), record)
+
+
+def from_messages(messages: Sequence[Message]) -> Plain | None:
+    """None for no messages, which is the usual case of an Ack."""
+    return [from_message(message) for message in messages] or None
+
+
+def to_messages(plain: Plain | None) -> tuple[Message, ...]:
+    """What `from_messages` wrote."""
+    return tuple(map(to_message, plain)) if plain else ()
+
+
+def from_group(group: Group | None) -> Plain | None:
+    """A group, its callback whole."""
+    if group is None:
+        return None
+    callback = group.callback
+    plain = [
+        *_HEAD(callback),
+        callback.record(),
+        True,
+    ]  # it changes, so the broker must have it whole
+    return [group.id, list(group.members), plain, group.require_all]
+
+
+def to_group(plain: Plain | None) -> Group | None:
+    """What `from_group` wrote."""
+    if plain is None:
+        return None
+    id_, members, callback, require_all = plain
+    return Group(id_, tuple(members), to_message(callback), require_all)
+
+
+# --- claims and settlements ----------------------------------------------------------------------
+
+
+def from_ref(ref: ClaimRef) -> Plain:
+    """Id, topic, token."""
+    return [ref.id, ref.topic, ref.token]
+
+
+def from_claimed(claimed: Claimed) -> Plain:
+    """The answer to a claim."""
+    return [
+        [_CLAIM(claim) for claim in claimed.claims],
+        claimed.stale,
+        claimed.state,
+        claimed.revision,
+        claimed.next_due,
+    ]
+
+
+def to_claimed(plain: Plain) -> Claimed:
+    """What `from_claimed` wrote."""
+    claims, stale, state, revision, next_due = plain
+    return Claimed(
+        tuple(Claim(*claim) for claim in claims),
+        tuple(stale),
+        WorkerState(state),
+        revision,
+        next_due,
+    )
+
+
+def from_failure(failure: Failure | None) -> Plain | None:
+    """Three texts."""
+    return None if failure is None else list(_FAILURE(failure))
+
+
+def to_failure(plain: Plain | None) -> Failure | None:
+    """What `from_failure` wrote."""
+    return None if plain is None else Failure(*plain)
+
+
+def from_settlement(settlement: Settlement) -> Plain:
+    """A letter for the kind, the claim's three texts, then what the kind has."""
+    match settlement:
+        case Ack(claim, result, result_ttl, publish):
+            return ["a", *_REF(claim), result, result_ttl, from_messages(publish)]
+        case Later(claim, delay, charge, failure):
+            return ["l", *_REF(claim), delay, charge, from_failure(failure)]
+        case Bury(claim, reason, failure):
+            return ["b", *_REF(claim), reason, from_failure(failure)]
+        case Drop(claim):
+            return ["d", *_REF(claim)]
+
+
+def to_settlement(plain: Plain) -> Settlement:
+    """What `from_settlement` wrote."""
+    kind, ref = plain[0], ClaimRef(plain[1], plain[2], plain[3])
+    if kind == "a":
+        return Ack(ref, plain[4], plain[5], to_messages(plain[6]))
+    if kind == "l":
+        return Later(ref, plain[4], Charge(plain[5]), to_failure(plain[6]))
+    if kind == "b":
+        return Bury(ref, Reason(plain[4]), to_failure(plain[5]))
+    if kind == "d":
+        return Drop(ref)
+    raise ValueError(f"no settlement is called {kind!r}")
+
+
+def from_subscription(subscription: Subscription) -> Plain:
+    """Include, exclude, ordered."""
+    return [list(subscription.include), list(subscription.exclude), subscription.ordered]
+
+
+def to_subscription(plain: Plain) -> Subscription:
+    """What `from_subscription` wrote."""
+    include, exclude, ordered = plain
+    return Subscription(tuple(include), tuple(exclude), ordered)
+
+
+def from_ask(ask: Ask) -> Plain:
+    """The subscription and the number."""
+    return [from_subscription(ask.subscription), ask.n]
+
+
+def to_ask(plain: Plain) -> Ask:
+    """What `from_ask` wrote."""
+    subscription, n = plain
+    return Ask(to_subscription(subscription), n)
+
+
+# --- the fleet -----------------------------------------------------------------------------------
+
+
+def from_worker(worker: WorkerRef) -> Plain:
+    """Name and incarnation."""
+    return [worker.name, worker.incarnation]
+
+
+def to_worker(plain: Plain) -> WorkerRef:
+    """What `from_worker` wrote."""
+    name, incarnation = plain
+    return WorkerRef(name, incarnation)
+
+
+def from_info(info: WorkerInfo) -> Plain:
+    """What a worker says of itself."""
+    return list(_INFO(info))
+
+
+def from_beat(beat: Beat) -> Plain:
+    """What a worker says with every renewal."""
+    plain = list(_BEAT(beat))
+    plain[-1] = dict(beat.detail)
+    return plain
+
+
+def from_extended(extended: Extended) -> Plain:
+    """The answer to a renewal."""
+    return [extended.lost, extended.cancelled, extended.state, extended.revision]
+
+
+def to_extended(plain: Plain) -> Extended:
+    """What `from_extended` wrote."""
+    lost, cancelled, state, revision = plain
+    return Extended(tuple(lost), tuple(cancelled), WorkerState(state), revision)
+
+
+def from_fenced(fenced: Fenced) -> Plain:
+    """The answer to a fence."""
+    return [fenced.known, fenced.leased]
+
+
+def _from_row(row: WorkerRow) -> Plain:
+    return [
+        row.name,
+        row.incarnation,
+        row.state,
+        row.seen,
+        row.leased,
+        from_info(row.info),
+        from_beat(row.beat),
+        row.fence_left,
+    ]
+
+
+def _to_row(plain: Plain) -> WorkerRow:
+    name, incarnation, state, seen, leased, info, beat, fence_left = plain
+    return WorkerRow(
+        name,
+        incarnation,
+        WorkerState(state),
+        seen,
+        leased,
+        WorkerInfo(*info),
+        Beat(*beat),
+        fence_left,
+    )
+
+
+def from_stats(stats: Stats) -> Plain:
+    """Topics and workers."""
+    topics = {name: list(_TOPIC(topic)) for name, topic in stats.topics.items()}
+    return [topics, [_from_row(row) for row in stats.workers], stats.revision, stats.next_due]
+
+
+def to_stats(plain: Plain) -> Stats:
+    """What `from_stats` wrote."""
+    topics, workers, revision, next_due = plain
+    return Stats(
+        {name: TopicStats(*topic) for name, topic in topics.items()},
+        tuple(_to_row(row) for row in workers),
+        revision,
+        next_due,
+    )
+
+
+# --- configuration -------------------------------------------------------------------------------
+
+
+def from_configuration(configuration: Configuration) -> Plain:
+    """The revision, the queue's policy, the topics'."""
+    topics = [policy_to_dict(policy) for policy in configuration.topics.values()]
+    return [configuration.revision, queue_to_dict(configuration.queue), topics]
+
+
+def to_configuration(plain: Plain) -> Configuration:
+    """What `from_configuration` wrote."""
+    revision, queue, topics = plain
+    policies = [policy_from_dict(policy) for policy in topics]
+    return Configuration(
+        revision, queue_from_dict(queue), {policy.name: policy for policy in policies}
+    )
+
+
+# --- looking up ----------------------------------------------------------------------------------
+
+
+def from_states(states: Sequence[TaskState]) -> Plain:
+    """What is known of each id."""
+    return [[*_STATE(state), from_failure(state.failure)] for state in states]
+
+
+def to_states(plain: Plain) -> list[TaskState]:
+    """What `from_states` wrote."""
+    return [
+        TaskState(
+            id_, State(state), topic, result, to_failure(failure), reason, progress, attempt, worker
+        )
+        for id_, state, topic, result, reason, progress, attempt, worker, failure in plain
+    ]
+
+
+def _from_whole(message: Message | None) -> bytes | None:
+    return None if message is None else pack(message)
+
+
+def _to_whole(data: bytes | None) -> Message | None:
+    return None if data is None else unpack(data)
+
+
+def from_peeked(peeked: Sequence[Peeked]) -> Plain:
+    """Messages where they lie."""
+    return [[*_PEEKED(one), _from_whole(one.message)] for one in peeked]
+
+
+def to_peeked(plain: Plain) -> list[Peeked]:
+    """What `from_peeked` wrote."""
+    return [
+        Peeked(id_, topic, State(state), _to_whole(message), attempt, due_in, worker)
+        for id_, topic, state, attempt, due_in, worker, message in plain
+    ]
+
+
+def from_dead(letter: DeadLetter | None) -> Plain | None:
+    """One dead letter, whole."""
+    if letter is None:
+        return None
+    return [*_DEAD(letter), _from_whole(letter.message), from_failure(letter.failure)]
+
+
+def to_dead(plain: Plain | None) -> DeadLetter | None:
+    """What `from_dead` wrote."""
+    if plain is None:
+        return None
+    id_, topic, reason, died, attempt, failures, losses, interruptions, worker, raw = plain[:10]
+    message, failure = plain[10:]
+    return DeadLetter(
+        id_,
+        topic,
+        reason,
+        died,
+        _to_whole(message),
+        to_failure(failure),
+        attempt,
+        failures,
+        losses,
+        interruptions,
+        worker,
+        raw,
+    )
+
+
+def from_lock(lock: Lock | None) -> Plain | None:
+    """A lock held."""
+    return None if lock is None else list(_LOCK(lock))
+
+
+def to_lock(plain: Plain | None) -> Lock | None:
+    """What `from_lock` wrote."""
+    return None if plain is None else Lock(*plain)

@@ -1,0 +1,89 @@
+"""Callers that wait for work of their topics, or for the end of some ids, found by what they wait for. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from typing import TypeVar
+
+from millgate.brokers.local.connection import Connection
+from millgate.queues import Subscription
+
+K = TypeVar("K", bound=Hashable)
+
+
+class Parked:
+    """One call that is answered later. A connection has one at most."""
+
+    __slots__ = ("connection", "gone", "ids", "number", "queue", "subscription", "until")
+
+    def __init__(
+        self,
+        connection: Connection,
+        number: int,
+        queue: str,
+        until: float,
+        wanted: Subscription | Sequence[str],
+    ) -> None:
+        self.connection = connection
+        self.number = number
+        self.queue = queue
+        self.until = until  # monotonic seconds
+        self.subscription = wanted if isinstance(wanted, Subscription) else None
+        self.ids: Sequence[str] = () if isinstance(wanted, Subscription) else wanted
+        self.gone = False
+
+
+class Waiting:
+    """All parked calls."""
+
+    def __init__(self) -> None:
+        self._of: dict[Connection, Parked] = {}
+        self._workers: dict[str, dict[Parked, None]] = {}  # queue → in the order of their coming
+        self._ids: dict[tuple[str, str], dict[Parked, None]] = {}
+
+    def park(self, parked: Parked) -> None:
+        """Let a call wait; an older one of the same connection has been given up by its caller."""
+        self.leave(parked.connection)
+        self._of[parked.connection] = parked
+        if parked.subscription is not None:
+            self._workers.setdefault(parked.queue, {})[parked] = None
+        for id_ in parked.ids:
+            self._ids.setdefault((parked.queue, id_), {})[parked] = None
+
+    def leave(self, connection: Connection) -> None:
+        """Forget what a connection waits for."""
+        parked = self._of.pop(connection, None)
+        if parked is None:
+            return
+        parked.gone = True
+        if parked.subscription is not None:
+            _discard(self._workers, parked.queue, parked)
+        for id_ in parked.ids:
+            _discard(self._ids, (parked.queue, id_), parked)
+
+    def for_work(self, queue: str, topics: Iterable[str]) -> list[Parked]:
+        """Who waits for work of any of these topics."""
+        names = list(topics)
+        return [
+            parked
+            for parked in self._workers.get(queue, ())
+            if parked.subscription is not None and any(map(parked.subscription.matches, names))
+        ]
+
+    def for_ends(self, queue: str, ids: Iterable[str]) -> list[Parked]:
+        """Who waits for the end of any of these ids, each once."""
+        found: dict[Parked, None] = {}
+        for id_ in ids:
+            found.update(self._ids.get((queue, id_), {}))
+        return list(found)
+
+    def __len__(self) -> int:
+        return len(self._of)
+
+
+def _discard(index: dict[K, dict[Parked, None]], key: K, parked: Parked) -> None:
+    found = index.get(key)
+    if found is not None:
+        found.pop(parked, None)
+        if not found:
+            del index[key]
