@@ -44,7 +44,7 @@ def worker_program(
 ) -> Program:
     """A worker of the queue: the settings that its pod would get, under this name. `image` plays no part."""
     settings: WorkerSettings = replace(
-        worker_settings(queue, broker=url), name=name, log_format="json"
+        worker_settings(queue, broker=url), name=name, log_format="json", log_level="debug"
     )
     workers = queue.spec.workers
     own = {

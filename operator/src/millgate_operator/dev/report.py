@@ -52,7 +52,7 @@ def workers_table(lane: Lane) -> Table:
             str(worker.tasks),
             "?" if worker.peak is None else format_bytes(worker.peak),
             str(worker.recycled),
-            str(worker.killed),
+            str(worker.stopped),
         )
         for name, worker in sorted(lane.tally.workers.items())
     ]

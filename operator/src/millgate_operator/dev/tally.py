@@ -13,6 +13,12 @@ from millgate.stats import Stats, TopicStats
 #: Neighbouring buckets of the histogram differ by this factor: a quantile is right within half of it.
 _STEP: Final = 1.05
 _SMALLEST: Final = 0.0005
+#: Events of a worker's log that end a task's stay in it, and reasons for a child's end.
+_TASK_ENDED: Final = frozenset(
+    {"task succeeded", "task buried", "task goes back", "task cancelled"}
+)
+_RECYCLED: Final = frozenset({"MaxRSS", "MaxTasks", "MaxLifetime", "Defunct"})
+_EXPECTED: Final = frozenset({"Drained", "NotReady"})
 
 
 @dataclass(slots=True)
@@ -53,7 +59,9 @@ class WorkerTally:
 
     peak: int | None = None  # bytes of supervisor and trees together, as it reported
     recycled: int = 0  # children replaced after a task
-    killed: int = 0  # children stopped within a task
+    stopped: int = (
+        0  # children that ended within a task: killed at a ceiling or timeout, or crashed
+    )
     tasks: int = 0
 
 
@@ -88,33 +96,38 @@ class Tally:
         if record is None:
             return text or None
         self._count(worker, record)
-        if not verbose and record.get("level") not in ("warning", "error"):
+        spoken = record["event"] == "output" or record.get("level") in ("warning", "error")
+        if not verbose and not spoken:
             return None
         return words(record)
 
     def _count(self, worker: str, record: Mapping[str, Any]) -> None:
         tally = self.workers.setdefault(worker, WorkerTally())
-        event, topic = record.get("event"), record.get("topic")
-        if event == "task started" and isinstance(topic, str):
+        event, topic = str(record["event"]), record.get("topic")
+        if event in _TASK_ENDED:
             tally.tasks += 1
             waited = record.get("waited")
-            if isinstance(waited, int | float):
+            if isinstance(waited, int | float) and isinstance(topic, str):
                 self.topics.setdefault(topic, TopicTally()).waits.add(waited)
-        elif event == "child recycled":
-            tally.recycled += 1
-        elif event == "child stopped":
-            tally.killed += 1
+        elif event == "child ended":
+            reason = record.get("reason")
+            tally.recycled += reason in _RECYCLED
+            tally.stopped += reason not in _RECYCLED | _EXPECTED
 
 
 def words(record: Mapping[str, Any]) -> str:
-    """A log record on one line, for people."""
+    """A log record on one line, for people; what a task printed as it is, a traceback below."""
+    if record["event"] == "output":
+        return str(record.get("text", ""))
     shown = {
         name: value
         for name, value in record.items()
-        if name not in ("time", "level", "event") and value not in (None, "")
+        if name not in ("time", "level", "event", "traceback") and value not in (None, "")
     }
     details = " ".join(f"{name}={value}" for name, value in shown.items())
-    return f"{record.get('level')} {record.get('event')} {details}".rstrip()
+    line = f"{record.get('level')} {record['event']} {details}".rstrip()
+    traceback = str(record.get("traceback") or "").rstrip()
+    return f"{line}\n{traceback}" if traceback else line
 
 
 def _record(text: str) -> dict[str, Any] | None:

@@ -63,6 +63,34 @@ def test_warnings_are_shown_and_the_rest_only_when_asked() -> None:
     assert tally.line("w1", warning, verbose=False) == "warning broker away for=3"
 
 
+def test_what_a_task_prints_is_shown_as_it_is_and_a_traceback_below_its_line() -> None:
+    tally = Tally()
+    output = {"level": "info", "event": "output", "task": "t", "text": "hello"}
+    buried = {
+        "level": "error",
+        "event": "task buried",
+        "task": "t",
+        "traceback": "line 1\nline 2\n",
+    }
+    assert tally.line("w1", json.dumps(output), verbose=False) == "hello"
+    assert tally.line("w1", json.dumps(buried), verbose=False) == (
+        "error task buried task=t\nline 1\nline 2"
+    )
+
+
+def test_tasks_waits_and_ended_children_are_counted_for_their_worker() -> None:
+    tally = Tally()
+    for waited in (0.1, 0.2, 0.4):
+        line = {"level": "debug", "event": "task succeeded", "topic": "t", "waited": waited}
+        tally.line("w1", json.dumps(line), verbose=False)
+    for reason in ("MaxRSS", "MaxRSS", "HardMaxRSS", "OOMKilled", "Drained"):
+        line = {"level": "info", "event": "child ended", "reason": reason}
+        tally.line("w2", json.dumps(line), verbose=False)
+    assert tally.workers["w1"].tasks == 3
+    assert tally.topics["t"].waits.quantile(0.5) == pytest.approx(0.2, rel=0.05)
+    assert (tally.workers["w2"].recycled, tally.workers["w2"].stopped) == (2, 2)
+
+
 @pytest.mark.parametrize("text", ["Traceback (most recent call last):", "{not json", '{"a": 1}'])
 def test_what_is_no_log_record_is_shown_as_it_is(text: str) -> None:
     assert Tally().line("w1", text, verbose=False) == text
