@@ -52,7 +52,8 @@ def serve(how: Brokerd, ready: Callable[[], None], clock: Clock | None = None) -
     resource.setrlimit(resource.RLIMIT_NOFILE, (_files(), _hard_limit()))
     if how.private_key:
         private_folder(how.key_file.parent)
-        key.create(how.key_file)
+    if how.private_key or how.starter is not None:
+        key.create(how.key_file)  # a command that names a key must find it: a mounted Secret, for example
     key.read(how.key_file, private=how.private_key)
     with Listener(how.place) as listener:
         engine, journal = Engine(), None
