@@ -1,0 +1,51 @@
+"""Every test here runs on every broker: a fresh queue each, the same test body, nothing skipped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from millgate.brokers.base import Broker
+from support.brokers import FACTORIES, Venue
+from support.working import Hand
+
+BROKERS = sorted(FACTORIES)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "broker_name" in metafunc.fixturenames:
+        chosen = metafunc.config.getoption("--broker") or BROKERS
+        metafunc.parametrize("broker_name", [name for name in BROKERS if name in chosen])
+
+
+@pytest.fixture
+def venue(broker_name: str, tmp_path: Path) -> Iterator[Venue]:
+    made = FACTORIES[broker_name](tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def broker(venue: Venue) -> Broker:
+    """A client of a fresh queue."""
+    return venue.client()
+
+
+@pytest.fixture
+def make_broker(venue: Venue) -> Callable[[], Broker]:
+    """Makes further clients of the same queue."""
+    return venue.client
+
+
+@pytest.fixture
+def pass_time(venue: Venue) -> Callable[[float], None]:
+    """Lets the broker's clock go on."""
+    return venue.pass_time
+
+
+@pytest.fixture
+def hand(broker: Broker) -> Hand:
+    """A registered worker."""
+    return Hand(broker)

@@ -1,0 +1,61 @@
+"""Every broker as the conformance suite meets it: a fresh queue, clients of it, and a way to let time pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+from millgate.brokers.base import Broker, Weaker
+from millgate.brokers.memory import MemoryBroker
+from support.clock import FakeClock
+from support.local import LocalVenue
+
+
+class Venue(Protocol):
+    """One fresh, prepared queue on one broker."""
+
+    #: What `open_broker` takes in another process, with the queue's name; None: this queue lives in one process only.
+    url: str | None
+    queue: str
+
+    def client(self) -> Broker:
+        """Another client of this queue, as a second process would have it."""
+
+    def pass_time(self, seconds: float) -> None:
+        """Let the broker's clock go on by that much."""
+
+    def close(self) -> None:
+        """Close all clients and drop the queue."""
+
+
+class MemoryVenue:
+    """The memory broker, its clock turned by hand."""
+
+    url = None
+    queue = "millgate"
+
+    def __init__(self, folder: Path) -> None:
+        self.clock = FakeClock()
+        self.first = MemoryBroker(clock=self.clock)
+
+    def client(self) -> MemoryBroker:
+        return self.first.sibling()
+
+    def pass_time(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+
+    def close(self) -> None:
+        self.first.close()
+
+
+#: Broker → makes a venue; the path is a folder of the test's own.
+FACTORIES: dict[str, Callable[[Path], Venue]] = {
+    "local": LocalVenue,
+    "memory": MemoryVenue,
+}
+
+
+def promise(broker: Broker, name: str) -> Weaker | None:
+    """What a broker promises instead of the named promise; None: it keeps the promise as the contract states it."""
+    return broker.weaker.get(name)
