@@ -47,7 +47,7 @@ _hooks_by_name: dict[str, Hook] = {}
 
 def encode(value: Any, path: str = "value") -> bytes:
     """`value` as UTF-8 JSON. Raises NotEncodable with the path of the part that cannot be carried."""
-    return _bytes(_plain(value, path, 0))
+    return _bytes(lambda: _plain(value, path, 0))
 
 
 def decode(data: bytes) -> Any:
@@ -62,9 +62,14 @@ def decode(data: bytes) -> Any:
 
 def encode_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
     """The body of a message: a JSON array of the positional and the named arguments. Raises NotEncodable."""
-    positional = [_plain(value, f"args[{i}]", 1) for i, value in enumerate(args)]
-    named = {name: _plain(value, f"kwargs[{name!r}]", 1) for name, value in kwargs.items()}
-    return _bytes([positional, named])
+
+    def call() -> list[Any]:
+        return [
+            [_plain(value, f"args[{i}]", 0) for i, value in enumerate(args)],
+            {name: _plain(value, f"kwargs[{name!r}]", 0) for name, value in kwargs.items()},
+        ]
+
+    return _bytes(call)
 
 
 def decode_call(body: bytes) -> tuple[list[Any], dict[str, Any]]:
@@ -153,11 +158,15 @@ def _field_names(cls: Any) -> tuple[str, ...] | None:
 # --- encoding ------------------------------------------------------------------------------------
 
 
-def _bytes(plain: Any) -> bytes:
+def _bytes(make: Callable[[], Any]) -> bytes:
     try:
-        return _write(plain).encode("utf-8")
+        return _write(make()).encode("utf-8")
     except RecursionError:
-        raise NotEncodable("the call stack is too deep already to encode anything") from None
+        raise NotEncodable("the call stack is too deep already to encode this") from None
+    except UnicodeEncodeError as error:
+        raise NotEncodable(
+            f"the name of an argument has lone surrogates: {error.object!r:.80}"
+        ) from None
 
 
 def _plain(value: Any, path: str, depth: int) -> Any:
@@ -167,16 +176,16 @@ def _plain(value: Any, path: str, depth: int) -> Any:
         return value if value.isascii() else _text(value)
     if cls is bool or value is None:
         return value
+    if cls is int:
+        return value if value.bit_length() <= _LONG_INT else {_TAG + "int": hex(value)}
+    if cls is float:
+        return value if value - value == 0 else {_TAG + "float": repr(value)}
     if depth >= MAX_DEPTH:
         raise NotEncodable(f"{cut(path)}: nested deeper than {MAX_DEPTH} levels, or in itself")
     if cls is dict:
         return _dict(value, path, depth + 1)
     if cls is list:
         return [_plain(item, f"{path}[{i}]", depth + 1) for i, item in enumerate(value)]
-    if cls is int:
-        return value if value.bit_length() <= _LONG_INT else {_TAG + "int": hex(value)}
-    if cls is float:
-        return value if value - value == 0 else {_TAG + "float": repr(value)}
     return _tagged(value, cls, path, depth)
 
 
