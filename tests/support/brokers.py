@@ -32,7 +32,7 @@ class Venue(Protocol):
 class MemoryVenue:
     """The memory broker, its clock turned by hand."""
 
-    url = None
+    url: str | None = None
     queue = "millgate"
 
     def __init__(self, folder: Path) -> None:
