@@ -161,6 +161,11 @@ class App:
 
         return restore
 
+    def lend(self, make: Callable[[Callable[[], Broker]], Broker]) -> None:
+        """Use what `make` answers as the broker; `make` is given what opens the real one. For whoever runs tasks."""
+        real = self._connection
+        self._connection = _Connection(make(real.broker), None, None)
+
     def close(self) -> None:
         """Close the broker of this process, if it was opened; the next use opens it again."""
         self._connection.close()
