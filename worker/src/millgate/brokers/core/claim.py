@@ -83,6 +83,18 @@ def claimable(store: Store, now: float, subscription: Subscription) -> bool:
     return any(room + entrant.unmet > 0 for entrant in entrants(store, now, subscription))
 
 
+def ready(store: Store, now: float, subscription: Subscription) -> int:
+    """How many messages claims with this subscription would be given now."""
+    if store.config.queue.suspended:
+        return 0
+    found = entrants(store, now, subscription)
+    count = sum(entrant.quota for entrant in found)
+    room = store.room()
+    if room is None:
+        return count
+    return max(0, min(count, room + sum(entrant.unmet for entrant in found)))
+
+
 def next_due(
     store: Store, now: float, subscription: Subscription, worker: Worker | None = None
 ) -> float | None:

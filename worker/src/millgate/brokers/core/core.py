@@ -73,6 +73,10 @@ class Core:
         """Whether a claim with this subscription would be given something."""
         return claim.claimable(self.store, tick.tick(self.store, now), subscription)
 
+    def ready(self, now: float, subscription: Subscription) -> int:
+        """How many messages claims with this subscription would be given now."""
+        return claim.ready(self.store, tick.tick(self.store, now), subscription)
+
     def next_due(self, now: float, subscription: Subscription) -> float | None:
         """Seconds after which time alone may make something claimable; None: it will not."""
         return claim.next_due(self.store, tick.tick(self.store, now), subscription)
