@@ -141,7 +141,7 @@ class LocalBroker:
     def wait_for_work(self, subscription: Subscription, timeout: float) -> bool:
         """Block until a claim is worth a try, or `interrupt`, or the timeout."""
         if self._waker.rung():
-            return False
+            return True
         plain = values.from_subscription(subscription)
         answer = self._session.park("wait_for_work", plain, timeout=timeout, waker=self._waker)
         return bool(answer)

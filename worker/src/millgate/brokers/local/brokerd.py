@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import resource
 import signal
@@ -53,7 +54,9 @@ def serve(how: Brokerd, ready: Callable[[], None], clock: Clock | None = None) -
     if how.private_key:
         private_folder(how.key_file.parent)
     if how.private_key or how.starter is not None:
-        key.create(how.key_file)  # a command that names a key must find it: a mounted Secret, for example
+        key.create(
+            how.key_file
+        )  # a command that names a key must find it: a mounted Secret, for example
     key.read(how.key_file, private=how.private_key)
     with Listener(how.place) as listener:
         engine, journal = Engine(), None
@@ -86,6 +89,9 @@ def _run(
     server.info = _info(how)
     server.hello_timeout = how.hello_timeout
     server.tls = _tls(how)
+    # A long backlog is a heap of small objects without cycles: looking through all of it would stop every caller.
+    gc.freeze()
+    gc.set_threshold(20_000, 50, 1000)
     _stop_on_signals(server)
     _watch_starter(how, server)
     log.info("serving at %s, data in %s", how.place, how.data or "memory only")

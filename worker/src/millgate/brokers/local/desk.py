@@ -6,6 +6,7 @@ It knows no socket: calls come in with the connection that they came by, answers
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Callable, Sequence
 from logging import getLogger
 from typing import Any, Final
@@ -21,6 +22,9 @@ from millgate.errors import BrokerError, BrokerUnavailable, UnsupportedByBroker
 _WAIT_FOR_WORK: Final = "wait_for_work"
 _WAIT: Final = "wait"
 _SERVER: Final = "server"
+#: Seconds after which all are woken for what the few that were woken have left.
+_SECOND_LOOK: Final = 0.05
+_SOON: Final = 0.001
 #: Ids that one call may wait for.
 _IDS: Final = 10_000
 
@@ -59,6 +63,9 @@ class Desk:
             tuple[float, int, Parked]
         ] = []  # when parked calls are answered with nothing
         self._serial = 0
+        self._looks: dict[
+            str, float
+        ] = {}  # queue → when, monotonic, its waiting workers are looked after again
 
     def turn(self, now: float, monotonic: float, calls: Sequence[Came]) -> None:
         """Let time pass up to `now`, carry out `calls`, answer them and whoever waited for what they changed.
@@ -72,7 +79,9 @@ class Desk:
                 self._send(came.connection, self._engine.apply(now, came.caller, came.call))
             touched.update(dict.fromkeys(came.caller.queue for came in writes))
         for queue in touched:
-            self._tell(now, queue)
+            self._tell(now, monotonic, queue)
+        for queue in [queue for queue, at in self._looks.items() if at <= monotonic]:
+            self._wake(now, monotonic, queue, all_=True)
         for came in calls:
             if came.call.verb not in verbs.WRITES:
                 self._look(now, monotonic, came)
@@ -88,6 +97,7 @@ class Desk:
         while ends and ends[0][2].gone:
             heapq.heappop(ends)
         times = [ends[0][0] - monotonic] if ends else []
+        times += [at - monotonic for at in self._looks.values()]
         alarms = [core.next_event() for core in self._engine.queues.values()]
         next_alarm = min((alarm for alarm in alarms if alarm is not None), default=None)
         if next_alarm is not None:
@@ -123,7 +133,7 @@ class Desk:
             return False
         return True
 
-    def _tell(self, now: float, queue: str) -> None:
+    def _tell(self, now: float, monotonic: float, queue: str) -> None:
         """Answer those who waited for what has just happened in a queue."""
         core = self._engine.core(queue)
         news = core.take_news()
@@ -131,8 +141,27 @@ class Desk:
             return
         for parked in self._waiting.for_ends(queue, news.ended):
             self._answer(parked, values.from_states(core.states(now, parked.ids)))
-        for parked in self._waiting.for_work(queue, news.topics):
-            self._answer(parked, True)
+        if news.topics:
+            self._wake(now, monotonic, queue, all_=False)
+
+    def _wake(self, now: float, monotonic: float, queue: str, *, all_: bool) -> None:
+        """Wake waiting workers of a queue: as many as there is work for, or all that could claim."""
+        core = self._engine.core(queue)
+        left_out, soonest = False, math.inf
+        for subscription, parked in self._waiting.for_work(queue).items():
+            ready = core.ready(now, subscription)
+            count = len(parked) if all_ and ready else min(ready, len(parked))
+            for one in parked[:count]:
+                self._answer(one, True)
+            if count < len(parked):
+                left_out = left_out or count > 0
+                due = core.next_due(now, subscription)
+                soonest = min(soonest, math.inf if due is None else max(due, _SOON))
+        # Who was woken may not come: it may have been stopped, or have another limit of its own.
+        wait = min(soonest, _SECOND_LOOK) if left_out else soonest
+        self._looks.pop(queue, None)
+        if wait < math.inf:
+            self._looks[queue] = monotonic + wait
 
     def _look(self, now: float, monotonic: float, came: Came) -> None:
         call = came.call
@@ -168,8 +197,16 @@ class Desk:
         if value is not None or until <= monotonic:
             self._answer(parked, value)
             return
+        if parked.subscription is not None:
+            self._look_again(monotonic, parked.queue, core.next_due(now, parked.subscription))
         self._serial += 1
         heapq.heappush(self._ends, (until, self._serial, parked))
+
+    def _look_again(self, monotonic: float, queue: str, due: float | None) -> None:
+        """Look after a queue's waiting workers when time may have let something be claimed: a rate, for example."""
+        if due is not None:
+            at = monotonic + max(due, _SOON)
+            self._looks[queue] = min(at, self._looks.get(queue, at))
 
     def _answer(self, parked: Parked, value: Any) -> None:
         if parked.gone:

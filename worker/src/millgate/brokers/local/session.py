@@ -58,7 +58,7 @@ class Session:
     def park(self, verb: str, *args: Any, timeout: float, waker: Waker | None = None) -> Any:
         """Ask for something that the broker answers later, at the latest after `timeout` seconds.
 
-        None: `waker` was rung first, or the time is over.
+        None: the time is over. True: `waker` was rung first.
         """
         now = self.clock.monotonic()
         end, last_seen, failures = now + max(0.0, timeout), now, 0
@@ -78,7 +78,7 @@ class Session:
             finally:
                 self._outstanding.discard(number)
             if waker is not None and waker.rung():
-                return None
+                return True
             now = self.clock.monotonic()
 
     def close(self) -> None:

@@ -61,14 +61,13 @@ class Waiting:
         for id_ in parked.ids:
             _discard(self._ids, (parked.queue, id_), parked)
 
-    def for_work(self, queue: str, topics: Iterable[str]) -> list[Parked]:
-        """Who waits for work of any of these topics."""
-        names = list(topics)
-        return [
-            parked
-            for parked in self._workers.get(queue, ())
-            if parked.subscription is not None and any(map(parked.subscription.matches, names))
-        ]
+    def for_work(self, queue: str) -> dict[Subscription, list[Parked]]:
+        """Who waits for work of a queue, by what they take, the longest waiting first."""
+        found: dict[Subscription, list[Parked]] = {}
+        for parked in self._workers.get(queue, ()):
+            if parked.subscription is not None:
+                found.setdefault(parked.subscription, []).append(parked)
+        return found
 
     def for_ends(self, queue: str, ids: Iterable[str]) -> list[Parked]:
         """Who waits for the end of any of these ids, each once."""
