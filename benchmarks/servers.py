@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-
 
 class Server(Protocol):
     """A server that can be restarted."""

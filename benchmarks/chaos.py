@@ -1,0 +1,262 @@
+"""Kills workers, restarts the server and cuts clients while tasks run, and judges the ledger at the end.
+
+    python -m benchmarks.chaos --broker postgres --minutes 10
+
+Ends with 0 only if no accepted task was lost and none was run beside a live owner.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from benchmarks import ledger
+from benchmarks.servers import Local, Postgres, server
+from millgate.app import App
+from millgate.brokers import open_broker
+from millgate.brokers.base import Broker, State
+from millgate.errors import BrokerUnavailable, QueueFull
+from millgate.queues import TopicPolicy
+from millgate.retry import RetryPolicy
+from millgate.runtime.processes import children_of, tree_of
+from support.faults import FaultProxy
+
+QUEUE, TOPIC = "chaos", "chaos"
+WORKERS = 3
+KILL_EVERY, RESTART_EVERY, CUT_EVERY = 2.0, 60.0, 7.0
+_OPEN = (State.WAITING, State.DELAYED, State.RUNNING)
+#: More killings than a task can meet in a run, so that none is given up because of them.
+POLICY = TopicPolicy(TOPIC, lease=10.0, retry=RetryPolicy(attempts=100, losses=10_000))
+
+
+@dataclass
+class Tally:
+    """What was done to it."""
+
+    accepted: list[str] = field(default_factory=list)
+    kills: int = 0
+    restarts: int = 0
+    cuts: int = 0
+    refused: int = 0  # sends that had to be repeated
+    deaths: dict[int, float] = field(default_factory=dict)
+
+
+class Fleet:
+    """Workers that are killed and started again."""
+
+    def __init__(self, url: str, folder: Path, tally: Tally) -> None:
+        self._folder, self._tally = folder, tally
+        self._environ = {
+            **os.environ,
+            "MILLGATE_BROKER": url,
+            "MILLGATE_QUEUE": QUEUE,
+            "CHAOS_LEDGER": str(folder / "ledger"),
+            "PYTHONPATH": str(Path(__file__).parent),
+        }
+        self._processes: list[subprocess.Popen[bytes]] = []
+
+    def fill(self) -> None:
+        """As many as there should be."""
+        self._processes = [process for process in self._processes if process.poll() is None]
+        while len(self._processes) < WORKERS:
+            command = (sys.executable, "-m", "millgate.cli", "worker", "--app", "chaos_tasks:app")
+            flags = ("--children", "2", "--log-format", "json", "--drain-timeout", "30s")
+            with (self._folder / "log").open("ab") as log:
+                self._processes.append(
+                    subprocess.Popen((*command, *flags), env=self._environ, stdout=log, stderr=log)
+                )
+
+    def kill_one(self) -> None:
+        """SIGKILL to a worker's guardian, its supervisor or one of its children."""
+        guardian = random.choice(self._processes).pid
+        supervisors = children_of(guardian)
+        children = [pid for supervisor in supervisors for pid in children_of(supervisor)]
+        victim = random.choice([guardian, *supervisors[:1], *children[:1]])
+        tree = tree_of(victim) if victim != guardian else tree_of(guardian)
+        try:
+            os.kill(victim, signal.SIGKILL)
+        except ProcessLookupError:
+            return
+        now = time.time()
+        for pid in tree:  # what belongs to a dead worker is ended by it or by the kernel
+            self._tally.deaths.setdefault(pid, now)
+        self._tally.kills += 1
+
+    def stop(self) -> None:
+        """Let all drain."""
+        for process in self._processes:
+            process.send_signal(signal.SIGTERM)
+        for process in self._processes:
+            try:
+                process.wait(60)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def deaths(self) -> dict[int, float]:
+        """Ends of children that the workers themselves report, beside those that were caused here."""
+        found = dict(self._tally.deaths)
+        for line in (self._folder / "log").read_text(errors="replace").splitlines():
+            if '"child ended"' in line:
+                record = json.loads(line)
+                moment = time.mktime(time.strptime(record["time"][:19], "%Y-%m-%dT%H:%M:%S"))
+                found.setdefault(int(record["child"]), moment - time.timezone)
+        return found
+
+
+def produce(app: App, tally: Tally, stopping: threading.Event) -> None:
+    """Queue task after task; one whose fate is unknown is sent again under its id."""
+    work = app.task(name="work", topic=TOPIC)(_work)
+    number = 0
+    while not stopping.is_set():
+        name = f"t{number}"
+        try:
+            work.options(task_id=name).send(name, round(random.uniform(0.01, 0.3), 3))
+        except (BrokerUnavailable, QueueFull):
+            tally.refused += 1
+            stopping.wait(0.2)
+            continue
+        tally.accepted.append(name)
+        number += 1
+        stopping.wait(0.04)
+
+
+def _work(name: str, seconds: float) -> None:
+    """Stands for the workers' task."""
+    del name, seconds
+
+
+@contextmanager
+def proxied(running: Local | Postgres, folder: Path) -> Iterator[tuple[FaultProxy, str]]:
+    """A proxy before the server, and the URL through it."""
+    url = running.url("chaos")
+    parts = urlsplit(url)
+    if parts.hostname is None:
+        proxy = FaultProxy(parts.path, folder / "p.sock")
+        through = parts._replace(path=str(folder / "p.sock"))
+    else:
+        proxy = FaultProxy((parts.hostname, parts.port or 5432))
+        userinfo = parts.netloc.rpartition("@")[0]
+        through = parts._replace(netloc=f"{userinfo}@127.0.0.1:{proxy.port}")
+    try:
+        yield proxy, through.geturl()
+    finally:
+        proxy.close()
+
+
+def torment(
+    running: Local | Postgres, proxy: FaultProxy, fleet: Fleet, tally: Tally, seconds: float
+) -> None:
+    """Do harm on schedule."""
+    began = time.monotonic()
+    due = {"kill": KILL_EVERY, "restart": RESTART_EVERY, "cut": CUT_EVERY}
+    while (passed := time.monotonic() - began) < seconds:
+        fleet.fill()
+        if passed >= due["kill"]:
+            due["kill"] += KILL_EVERY
+            fleet.kill_one()
+        if passed >= due["cut"]:
+            due["cut"] += CUT_EVERY
+            proxy.cut(reset=random.random() < 0.5)
+            tally.cuts += 1
+        if passed >= due["restart"]:
+            due["restart"] += RESTART_EVERY
+            running.restart()
+            tally.restarts += 1
+        time.sleep(0.1)
+
+
+def settle(broker: Broker, fleet: Fleet, seconds: float) -> bool:
+    """Wait until nothing is left to do; False: something still is."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        fleet.fill()
+        try:
+            topic = broker.stats().topics[TOPIC]
+        except BrokerUnavailable:
+            continue
+        if (topic.waiting, topic.delayed, topic.leased) == (0, 0, 0):
+            return True
+        time.sleep(0.5)
+    return False
+
+
+def run(running: Local | Postgres, minutes: float, folder: Path) -> dict[str, object]:
+    """One chaotic run; the figures at its end."""
+    tally = Tally()
+    with proxied(running, folder) as (proxy, url):
+        broker = open_broker(url, queue=QUEUE)
+        broker.setup()
+        broker.configure([POLICY])
+        fleet = Fleet(url, folder, tally)
+        fleet.fill()
+        stopping = threading.Event()
+        producer = threading.Thread(target=produce, args=(App(broker), tally, stopping))
+        producer.start()
+        try:
+            torment(running, proxy, fleet, tally, minutes * 60)
+        finally:
+            stopping.set()
+            producer.join()
+            drained = settle(broker, fleet, 180)
+            fleet.stop()
+        dead = [letter.id for letter in broker.dead(TOPIC, 1000)]
+        left = [item.id for state in _OPEN for item in broker.peek(TOPIC, state, 5)]
+        broker.close()
+    lines = (folder / "ledger").read_text().splitlines()
+    verdict = ledger.judge(tally.accepted, dead, ledger.read(lines), fleet.deaths())
+    figures = asdict(verdict) | {
+        "lost": len(verdict.lost),
+        "beside_live_owner": len(verdict.beside),
+    }
+    del figures["beside"]
+    return {
+        "minutes": minutes,
+        "accepted": len(tally.accepted),
+        "kills": tally.kills,
+        "restarts": tally.restarts,
+        "cuts": tally.cuts,
+        "repeated_sends": tally.refused,
+        "dead": len(dead),
+        "drained": drained,
+        "left": left,
+        **figures,
+        "examples": {"lost": verdict.lost[:5], "beside": verdict.beside[:5]},
+    }
+
+
+def main() -> int:
+    """Run and judge."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.chaos", description=__doc__)
+    parser.add_argument("--broker", choices=("local", "postgres"), required=True)
+    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--seed", type=int, default=None)
+    parser.add_argument("--keep", action="store_true", help="keep the ledger and the workers' log")
+    options = parser.parse_args()
+    random.seed(options.seed)
+    folder = Path(tempfile.mkdtemp(prefix="mg-chaos-"))
+    with server(options.broker) as running:
+        assert isinstance(running, Local | Postgres)
+        figures = run(running, options.minutes, folder)
+    good = figures["drained"] and not figures["lost"] and not figures["beside_live_owner"]
+    if not good or options.keep:
+        print(f"the ledger and the log are in {folder}", file=sys.stderr)
+    print(json.dumps({"broker": options.broker, **figures, "held": bool(good)}))
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
