@@ -17,20 +17,27 @@ _COROUTINE: Final = 0x80
 _ASYNC_GENERATOR: Final = 0x200
 
 
-class Depends:
-    """Marks a parameter that the worker fills in; the default value of that parameter."""
+class Dependency:
+    """How one parameter is filled in; the default value of that parameter."""
 
     __slots__ = ("provider", "scope")
 
-    def __init__(self, provider: Callable[..., Any], *, scope: str = "task") -> None:
-        """`scope`: "task" makes one for each run, "child" one for each child process."""
-        if scope not in ("task", "child"):
-            raise InvalidInput(f"scope {scope!r}: use 'task' or 'child'")
+    def __init__(self, provider: Callable[..., Any], scope: str) -> None:
         self.provider = provider
         self.scope = scope
 
     def __repr__(self) -> str:
         return f"Depends({getattr(self.provider, '__qualname__', self.provider)})"
+
+
+def Depends(provider: Callable[..., Any], *, scope: str = "task") -> Any:  # noqa: N802 -- reads as a declaration
+    """Marks a parameter that the worker fills in with what `provider` answers: `db: Database = Depends(connect)`.
+
+    `scope`: "task" makes one for each run, "child" one for each child process. Raises InvalidInput.
+    """
+    if scope not in ("task", "child"):
+        raise InvalidInput(f"scope {scope!r}: use 'task' or 'child'")
+    return Dependency(provider, scope)
 
 
 def flags(function: Any) -> int:
@@ -45,16 +52,16 @@ def is_async(function: Any) -> bool:
     return bool(flags(function) & _COROUTINE)
 
 
-def dependencies(function: Any) -> dict[str, Depends]:
+def dependencies(function: Any) -> dict[str, Dependency]:
     """The parameters that are filled in, in order, and how."""
     function = getattr(function, "__wrapped__", function)
     code, defaults = getattr(function, "__code__", None), getattr(function, "__defaults__", None)
-    found: dict[str, Depends] = {}
+    found: dict[str, Dependency] = {}
     if code is not None and defaults:
         last = code.co_varnames[: code.co_argcount][-len(defaults) :]
         found.update(zip(last, defaults, strict=True))
     found.update(getattr(function, "__kwdefaults__", None) or {})
-    return {name: value for name, value in found.items() if isinstance(value, Depends)}
+    return {name: value for name, value in found.items() if isinstance(value, Dependency)}
 
 
 class Scope:
@@ -72,13 +79,13 @@ class Scope:
         self._open: list[Any] = []
         self._lock = RLock()  # several runs of one child may ask its scope at once
 
-    def fill(self, wanted: Mapping[str, Depends], given: dict[str, Any]) -> None:
+    def fill(self, wanted: Mapping[str, Dependency], given: dict[str, Any]) -> None:
         """Add what is wanted and not given."""
         for name, depends in wanted.items():
             if name not in given:
                 given[name] = self._home(depends).make(depends.provider)
 
-    async def fill_async(self, wanted: Mapping[str, Depends], given: dict[str, Any]) -> None:
+    async def fill_async(self, wanted: Mapping[str, Dependency], given: dict[str, Any]) -> None:
         """As `fill`; providers may be coroutines and asynchronous generators."""
         for name, depends in wanted.items():
             if name not in given:
@@ -169,7 +176,7 @@ class Scope:
         if problem is not error and problem is not None:
             raise problem
 
-    def _home(self, depends: Depends) -> Scope:
+    def _home(self, depends: Dependency) -> Scope:
         return self._parent if depends.scope == "child" and self._parent is not None else self
 
     def _begin(self, generator: Any, value: Any) -> Any:

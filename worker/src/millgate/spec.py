@@ -14,7 +14,7 @@ from millgate.message import DEFAULT_PRIORITY, DEFAULT_TOPIC, Message, Options
 from millgate.retry import Backoff, BackoffType, Jitter, RetryPolicy
 
 if TYPE_CHECKING:
-    from millgate.inject import Depends
+    from millgate.inject import Dependency
     from millgate.queues import TopicPolicy
 
 TASK_NAME: Final = re.compile(r"^[A-Za-z_][A-Za-z0-9_.:-]{0,99}$")
@@ -127,7 +127,7 @@ class TaskSpec(TaskWire):
     unique_for: float | None = None
     key: Rule | None = None
     #: Parameters that the worker fills in.
-    depends: Mapping[str, Depends] = field(default_factory=dict)
+    depends: Mapping[str, Dependency] = field(default_factory=dict)
 
     @classmethod
     def parse(cls, settings: TaskSettings, **known: Any) -> Self:

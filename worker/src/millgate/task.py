@@ -19,7 +19,7 @@ from typing import (
 
 from millgate import codec
 from millgate.errors import BadArguments, InvalidInput, MillgateError, NotEncodable
-from millgate.inject import Depends, Scope
+from millgate.inject import Dependency, Scope
 from millgate.limits import parse_duration
 from millgate.message import MAX_KEY, Message, Options
 from millgate.retry import Backoff
@@ -266,7 +266,7 @@ class Task(Generic[P, R]):
             import inspect
 
             whole = inspect.signature(self.spec.function)
-            seen = [p for p in whole.parameters.values() if not isinstance(p.default, Depends)]
+            seen = [p for p in whole.parameters.values() if not isinstance(p.default, Dependency)]
             self._signature = whole.replace(parameters=seen)
         return self._signature
 
