@@ -1,0 +1,242 @@
+"""Limits of a topic, a key and the whole queue: never exceeded, always used up, obeyed from the next claim on."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+from millgate.brokers.base import Broker
+from millgate.queues import QueuePolicy
+from support.builders import a_message, a_topic, some_messages
+from support.wait import eventually
+from support.working import Hand, ids
+
+PassTime = Callable[[float], None]
+
+
+def test_a_topics_limit_holds_over_all_workers(broker: Broker, hand: Hand) -> None:
+    broker.configure([a_topic(limit=3)])
+    broker.publish(some_messages(10))
+    other = Hand(broker)
+    first = hand.claim(2)
+    assert len(other.claim(10)) == 1
+    assert hand.claim(10) == other.claim(10) == []
+    hand.ack(first[0])
+    assert len(other.claim(10)) == 1
+
+
+def test_every_kind_of_settlement_frees_the_slot(broker: Broker, hand: Hand) -> None:
+    broker.configure([a_topic(limit=1)])
+    broker.publish(some_messages(5))
+    hand.ack(hand.one())
+    hand.bury(hand.one())
+    hand.drop(hand.one())
+    hand.fail(hand.one(), delay=60)
+    broker.requeue(ids([hand.one()]))
+    assert len(hand.claim(5)) == 1
+
+
+def test_what_a_limit_refuses_is_charged_nothing(broker: Broker, hand: Hand) -> None:
+    broker.configure([a_topic(limit=1)])
+    broker.publish(some_messages(2))
+    first = hand.one()
+    for _ in range(20):
+        assert hand.claim(5) == []
+    hand.ack(first)
+    claim = hand.one()
+    assert (claim.attempt, claim.failures, claim.interruptions, claim.losses) == (1, 0, 0, 0)
+
+
+def test_a_limit_is_raised_and_lowered_while_work_runs(broker: Broker, hand: Hand) -> None:
+    broker.publish(some_messages(20))
+    broker.configure([a_topic(limit=2)])
+    held = hand.claim(10)
+    assert len(held) == 2
+    broker.configure([a_topic(limit=5)])
+    held += hand.claim(10)
+    assert len(held) == 5
+    broker.configure([a_topic(limit=3)])
+    hand.ack(held.pop(), held.pop())
+    assert hand.claim(10) == []
+    hand.ack(held.pop())
+    assert len(hand.claim(10)) == 1
+
+
+def test_a_limit_set_on_a_topic_that_runs_already_counts_what_runs(
+    broker: Broker, hand: Hand
+) -> None:
+    broker.publish(some_messages(5))
+    held = hand.claim(2)
+    broker.configure([a_topic(limit=2)])
+    assert hand.claim(5) == []
+    hand.ack(*held)
+    assert len(hand.claim(5)) == 2
+
+
+def test_a_limit_that_is_taken_away_holds_nobody(broker: Broker, hand: Hand) -> None:
+    broker.configure([a_topic(limit=1)])
+    broker.publish(some_messages(5))
+    hand.one()
+    broker.configure([a_topic()])
+    assert len(hand.claim(5)) == 4
+
+
+def test_the_slot_of_a_killed_holder_comes_back_with_its_lease(
+    broker: Broker, hand: Hand, pass_time: PassTime
+) -> None:
+    broker.configure([a_topic(limit=2, lease=1.0)])
+    broker.publish(some_messages(4))
+    assert len(hand.claim(5)) == 2
+    pass_time(1.1)
+    survivor = Hand(broker)
+    got: list[str] = []
+
+    def both() -> bool:
+        pass_time(0.05)
+        got.extend(ids(survivor.claim(5)))
+        return len(got) == 2
+
+    eventually(both, timeout=4)
+    assert broker.stats().topics["default"].leased == 2
+
+
+def test_claimable_says_what_the_limit_leaves(broker: Broker, hand: Hand) -> None:
+    broker.configure([a_topic(limit=3)])
+    broker.publish(some_messages(10))
+    hand.claim(1)
+    topic = broker.stats().topics["default"]
+    assert (topic.waiting, topic.claimable, topic.leased) == (9, 2, 1)
+
+
+# --- per key -------------------------------------------------------------------------------------
+
+
+def test_a_keys_limit_holds_and_other_keys_pass(broker: Broker, hand: Hand) -> None:
+    broker.configure([a_topic(key_limit=2)])
+    broker.publish([*some_messages(5, key="a"), *some_messages(3, key="b"), *some_messages(2)])
+    claims = hand.claim(20)
+    assert Counter(claim.key for claim in claims) == {"a": 2, "b": 2, None: 2}
+    assert hand.claim(20) == []
+    hand.ack(next(claim for claim in claims if claim.key == "a"))
+    assert [claim.key for claim in hand.claim(20)] == ["a"]
+
+
+def test_a_hot_key_does_not_slow_or_hide_the_others(broker: Broker, hand: Hand) -> None:
+    broker.configure([a_topic(key_limit=1)])
+    for _ in range(3):
+        broker.publish(some_messages(500, key="hot"))
+    cold = [a_message(key=f"k{n}") for n in range(20)]
+    broker.publish(cold)
+    claims = hand.claim(21)
+    assert sorted(ids(claims)[1:]) == sorted(ids(cold))
+    topic = broker.stats().topics["default"]
+    assert (topic.waiting, topic.claimable) == (1499, 0)
+
+
+def test_the_messages_of_one_key_run_in_order(broker: Broker, hand: Hand) -> None:
+    broker.configure([a_topic(key_limit=1)])
+    messages = some_messages(6, key="a")
+    broker.publish(messages)
+    assert hand.run_all(batch=10) == ids(messages)
+
+
+def test_a_higher_priority_overtakes_within_its_key(broker: Broker, hand: Hand) -> None:
+    broker.configure([a_topic(key_limit=1)])
+    low, high = a_message(key="a", priority=2), a_message(key="a", priority=8)
+    broker.publish([low])
+    broker.publish([high])
+    assert hand.run_all(batch=5) == ids([high, low])
+
+
+def test_a_keys_slot_is_freed_by_a_retry_that_waits(broker: Broker, hand: Hand) -> None:
+    broker.configure([a_topic(key_limit=1)])
+    first, second = some_messages(2, key="a")
+    broker.publish([first, second])
+    hand.fail(hand.one(), delay=60)
+    assert ids(hand.claim(5)) == [second.id]
+
+
+def test_a_keys_slot_comes_back_from_every_end(
+    broker: Broker, hand: Hand, pass_time: PassTime
+) -> None:
+    broker.configure([a_topic(key_limit=1, lease=1.0)])
+    messages = some_messages(6, key="a")
+    broker.publish(messages)
+    hand.ack(hand.one())
+    hand.bury(hand.one())
+    hand.drop(hand.one())
+    broker.cancel([messages[3].id])
+    gone = hand.one()
+    assert gone.id == messages[4].id
+    assert hand.claim() == []
+    broker.requeue([gone.id])
+    assert hand.run_all() == ids(messages[4:])
+    broker.replay([messages[1].id])
+    assert hand.run_all() == [messages[1].id]
+
+
+def test_a_key_limit_is_raised_lowered_and_lifted_while_work_waits(
+    broker: Broker, hand: Hand
+) -> None:
+    broker.publish(some_messages(9, key="a"))
+    broker.configure([a_topic(key_limit=1)])
+    held = hand.claim(9)
+    assert len(held) == 1
+    broker.configure([a_topic(key_limit=3)])
+    held += hand.claim(9)
+    assert len(held) == 3
+    broker.configure([a_topic(key_limit=1)])
+    hand.ack(held.pop(), held.pop())
+    assert hand.claim(9) == []
+    hand.ack(held.pop())
+    held += hand.claim(9)
+    assert len(held) == 1
+    broker.configure([a_topic()])
+    assert len(hand.claim(9)) == 5
+
+
+# --- the whole queue -----------------------------------------------------------------------------
+
+
+def test_the_queues_limit_holds_over_all_topics(broker: Broker, hand: Hand) -> None:
+    broker.configure([], QueuePolicy(limit=4))
+    broker.publish([*some_messages(5, topic="a"), *some_messages(5, topic="b")])
+    held = hand.claim(10)
+    assert len(held) == 4
+    assert Hand(broker).claim(10) == []
+    hand.ack(held[0])
+    assert len(hand.claim(10)) == 1
+
+
+def test_a_reserve_is_kept_for_its_topic(broker: Broker, hand: Hand) -> None:
+    broker.configure([a_topic("vip", reserve=3), a_topic("bulk")], QueuePolicy(limit=10))
+    broker.publish([*some_messages(20, topic="bulk")])
+    bulk = hand.claim(20)
+    assert len(bulk) == 7
+    broker.publish(some_messages(20, topic="vip"))
+    vip = hand.claim(20)
+    assert [claim.topic for claim in vip] == ["vip"] * 3
+    hand.ack(bulk.pop())
+    assert [claim.topic for claim in hand.claim(20)] != []
+    assert hand.claim(20) == []
+
+
+def test_a_reserve_that_is_used_is_kept_no_longer(broker: Broker, hand: Hand) -> None:
+    broker.configure([a_topic("vip", reserve=2, limit=2), a_topic("bulk")], QueuePolicy(limit=5))
+    broker.publish([*some_messages(2, topic="vip"), *some_messages(9, topic="bulk")])
+    topics = Counter(claim.topic for claim in hand.claim(20))
+    assert topics == {"vip": 2, "bulk": 3}
+
+
+def test_the_queues_limit_changes_while_work_runs(broker: Broker, hand: Hand) -> None:
+    broker.configure([], QueuePolicy(limit=2))
+    broker.publish(some_messages(10))
+    held = hand.claim(10)
+    broker.configure([], QueuePolicy(limit=4))
+    held += hand.claim(10)
+    assert len(held) == 4
+    broker.configure([], QueuePolicy(limit=1))
+    hand.ack(*held[:3])
+    assert hand.claim(10) == []
+    broker.configure([], QueuePolicy())
+    assert len(hand.claim(10)) == 6

@@ -1,0 +1,109 @@
+"""FIFO and per-key order: the next starts when the previous one has ended for good, retries included."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from millgate.brokers.base import Broker
+from millgate.queues import Ordering
+from support.builders import a_message, a_topic, some_messages
+from support.wait import eventually
+from support.working import Hand, ids
+
+PassTime = Callable[[float], None]
+
+
+def test_fifo_runs_one_at_a_time_in_order(broker: Broker, hand: Hand) -> None:
+    broker.configure([a_topic(ordering=Ordering.FIFO)])
+    messages = some_messages(6)
+    broker.publish(messages)
+    assert len(hand.claim(10)) == 1
+    broker.requeue(ids(messages))
+    assert hand.run_all(batch=10) == ids(messages)
+
+
+def test_per_key_runs_one_of_a_key_at_a_time_in_order(broker: Broker, hand: Hand) -> None:
+    broker.configure([a_topic(ordering=Ordering.KEY)])
+    a, b = some_messages(4, key="a"), some_messages(4, key="b")
+    broker.publish([*a, *b, free := a_message()])
+    assert ids(hand.claim(10)) == [a[0].id, b[0].id, free.id]
+    broker.requeue([a[0].id, b[0].id, free.id])
+    started = hand.run_all(batch=10)
+    assert [one for one in started if one in ids(a)] == ids(a)
+    assert [one for one in started if one in ids(b)] == ids(b)
+
+
+@pytest.mark.parametrize("ordering", [Ordering.FIFO, Ordering.KEY])
+def test_the_next_does_not_start_while_a_retry_waits(
+    broker: Broker, hand: Hand, pass_time: PassTime, ordering: Ordering
+) -> None:
+    broker.configure([a_topic(ordering=ordering)])
+    first, second = some_messages(2, key="k")
+    broker.publish([first, second])
+    hand.fail(hand.one(), delay=0.4)
+    assert hand.claim(5) == []
+    pass_time(0.5)
+    claim = hand.one()
+    assert (claim.id, claim.attempt) == (first.id, 2)
+    assert hand.claim(5) == []
+    hand.ack(claim)
+    assert ids(hand.claim(5)) == [second.id]
+
+
+@pytest.mark.parametrize("ordering", [Ordering.FIFO, Ordering.KEY])
+def test_a_higher_priority_does_not_overtake_one_that_has_started(
+    broker: Broker, hand: Hand, ordering: Ordering
+) -> None:
+    broker.configure([a_topic(ordering=ordering)])
+    first, high = a_message(key="k", priority=1), a_message(key="k", priority=9)
+    broker.publish([first])
+    hand.fail(hand.one())
+    broker.publish([high])
+    assert ids(hand.claim(5)) == [first.id]
+
+
+@pytest.mark.parametrize("ordering", [Ordering.FIFO, Ordering.KEY])
+def test_every_end_for_good_lets_the_next_start(
+    broker: Broker, hand: Hand, ordering: Ordering
+) -> None:
+    broker.configure([a_topic(ordering=ordering)])
+    messages = some_messages(5, key="k")
+    broker.publish(messages)
+    hand.ack(hand.one())
+    hand.bury(hand.one())
+    hand.drop(hand.one())
+    hand.fail(hand.one(), delay=60)
+    broker.cancel([messages[3].id])
+    assert ids(hand.claim(5)) == [messages[4].id]
+
+
+@pytest.mark.parametrize("ordering", [Ordering.FIFO, Ordering.KEY])
+def test_a_lost_run_goes_before_the_next(
+    broker: Broker, hand: Hand, pass_time: PassTime, ordering: Ordering
+) -> None:
+    broker.configure([a_topic(ordering=ordering, lease=1.0)])
+    first, second = some_messages(2, key="k")
+    broker.publish([first, second])
+    hand.one()
+    pass_time(1.1)
+    survivor = Hand(broker)
+
+    def again() -> list[str]:
+        pass_time(0.05)
+        return ids(survivor.claim(5))
+
+    assert eventually(again, timeout=4) == [first.id]
+
+
+def test_an_order_may_be_set_and_lifted_while_work_waits(broker: Broker, hand: Hand) -> None:
+    broker.publish(some_messages(6, key="k"))
+    held = hand.claim(2)
+    broker.configure([a_topic(ordering=Ordering.KEY)])
+    assert hand.claim(5) == []
+    hand.ack(*held)
+    held = hand.claim(5)
+    assert len(held) == 1
+    broker.configure([a_topic()])
+    assert len(hand.claim(5)) == 3

@@ -1,0 +1,189 @@
+"""settle: each kind, mixed, with what follows stored in the same step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from millgate.brokers.base import MAX_BATCH, Broker, State
+from millgate.errors import InvalidInput, InvalidMessage
+from millgate.outcome import Reason
+from millgate.queues import QueuePolicy, Undeclared
+from millgate.settlement import Ack, Bury, Charge, Drop, Later
+from support.builders import a_message, a_topic, some_messages
+from support.working import A_FAILURE, Hand, ids
+
+PassTime = Callable[[float], None]
+
+
+def test_an_ack_keeps_the_result(broker: Broker, hand: Hand) -> None:
+    broker.publish([message := a_message()])
+    hand.ack(hand.one(), result=b"\x00result\xff")
+    known = broker.states([message.id])[0]
+    assert (known.state, known.result, known.attempt) == (State.SUCCEEDED, b"\x00result\xff", 1)
+
+
+def test_an_ack_without_result_is_known_to_have_succeeded(broker: Broker, hand: Hand) -> None:
+    broker.publish([message := a_message()])
+    hand.ack(hand.one())
+    known = broker.states([message.id])[0]
+    assert (known.state, known.result) == (State.SUCCEEDED, None)
+
+
+@pytest.mark.parametrize(
+    ("charge", "counts"),
+    [(Charge.FAILURE, (1, 0, 0)), (Charge.LOSS, (0, 1, 0)), (Charge.NOTHING, (0, 0, 1))],
+)
+def test_later_charges_what_it_says(
+    broker: Broker, hand: Hand, charge: Charge, counts: tuple[int, int, int]
+) -> None:
+    broker.publish([a_message()])
+    assert broker.settle([Later(hand.one().ref, 0.0, charge, A_FAILURE)]) == ()
+    again = hand.one()
+    assert (again.failures, again.losses, again.interruptions) == counts
+    assert again.attempt == 2
+
+
+def test_later_waits_as_long_as_it_says(broker: Broker, hand: Hand, pass_time: PassTime) -> None:
+    broker.publish([message := a_message()])
+    hand.fail(hand.one(), delay=0.3)
+    assert hand.claim() == []
+    assert broker.states([message.id])[0].state is State.DELAYED
+    pass_time(0.4)
+    assert hand.one().id == message.id
+
+
+def test_the_last_failure_is_known_while_the_retry_waits(broker: Broker, hand: Hand) -> None:
+    broker.publish([message := a_message()])
+    hand.fail(hand.one(), delay=60)
+    known = broker.states([message.id])[0]
+    assert (known.state, known.failure, known.attempt) == (State.DELAYED, A_FAILURE, 1)
+
+
+def test_bury_keeps_reason_failure_counts_and_worker(broker: Broker, hand: Hand) -> None:
+    broker.publish([message := a_message()])
+    hand.fail(hand.one())
+    hand.bury(hand.one(), reason=Reason.REJECTED)
+    letter = broker.dead_letter(message.id)
+    assert letter is not None
+    assert (letter.reason, letter.failure, letter.attempt) == (Reason.REJECTED, A_FAILURE, 2)
+    assert (letter.failures, letter.worker, letter.topic) == (2, hand.worker.name, "default")
+    known = broker.states([message.id])[0]
+    assert (known.state, known.reason, known.failure) == (State.FAILED, Reason.REJECTED, A_FAILURE)
+
+
+def test_drop_is_cancelled_and_no_dead_letter(broker: Broker, hand: Hand) -> None:
+    broker.publish([message := a_message()])
+    hand.drop(hand.one())
+    assert broker.states([message.id])[0].state is State.CANCELLED
+    assert broker.dead_letter(message.id) is None
+
+
+def test_what_follows_is_published_with_the_ack(broker: Broker, hand: Hand) -> None:
+    follow = [a_message(topic="next"), a_message(topic="next", delay=60)]
+    broker.publish([a_message()])
+    assert broker.settle([Ack(hand.one().ref, b"1", publish=follow)]) == ()
+    states = [known.state for known in broker.states(ids(follow))]
+    assert states == [State.WAITING, State.DELAYED]
+    assert hand.one("next").message() == follow[0]
+
+
+def test_a_repeated_ack_publishes_nothing_more(broker: Broker, hand: Hand) -> None:
+    broker.publish([a_message()])
+    ack = Ack(hand.one().ref, b"1", publish=some_messages(1, topic="next"))
+    assert broker.settle([ack]) == ()
+    assert broker.settle([ack]) == (ack.claim.id,)
+    assert broker.stats().topics["next"].enqueued == 1
+
+
+def test_what_follows_is_taken_by_a_full_queue_and_by_an_undeclared_topic(
+    broker: Broker, hand: Hand
+) -> None:
+    """Accepted work must be able to end."""
+    broker.publish(some_messages(3))
+    claim = hand.one()
+    broker.configure([], QueuePolicy(max_waiting=2, undeclared=Undeclared.REJECT))
+    follow = some_messages(2, topic="strange")
+    assert broker.settle([Ack(claim.ref, publish=follow)]) == ()
+    assert broker.stats().topics["strange"].waiting == 2
+
+
+def test_a_follower_that_breaks_a_rule_is_refused_with_the_whole_call(
+    broker: Broker, hand: Hand
+) -> None:
+    broker.configure([a_topic(payload_max=500)])
+    broker.publish(some_messages(2))
+    first, second = hand.claim(2)
+    with pytest.raises(InvalidMessage):
+        broker.settle([Ack(first.ref), Ack(second.ref, publish=[a_message(body=b"x" * 501)])])
+    assert broker.stats().topics["default"].leased == 2
+    hand.ack(first, second)
+
+
+def test_a_mixed_batch_is_carried_out_in_order_and_the_stale_ones_are_named(
+    broker: Broker, hand: Hand
+) -> None:
+    messages = some_messages(5)
+    broker.publish(messages)
+    acked, later, buried, dropped, twice = hand.claim(5)
+    stale = broker.settle(
+        [
+            Ack(acked.ref, b"1"),
+            Later(later.ref, 60.0),
+            Bury(buried.ref, Reason.FAILED, A_FAILURE),
+            Ack(acked.ref, b"2"),
+            Drop(dropped.ref),
+            Bury(twice.ref, Reason.TIMED_OUT),
+            Ack(twice.ref, b"3"),
+        ]
+    )
+    assert stale == (acked.id, twice.id)
+    assert [known.state for known in broker.states(ids(messages))] == [
+        State.SUCCEEDED,
+        State.DELAYED,
+        State.FAILED,
+        State.CANCELLED,
+        State.FAILED,
+    ]
+    assert broker.states([acked.id])[0].result == b"1"
+
+
+def test_a_fenced_and_an_unregistered_worker_still_settle(broker: Broker, hand: Hand) -> None:
+    broker.publish(some_messages(2))
+    first, second = hand.claim(2)
+    broker.fence(hand.worker.name, 60)
+    answer = hand.ask(5, [Ack(first.ref)])
+    assert (answer.stale, answer.claims) == ((), ())
+    Hand(broker, hand.worker.name)  # a new start: the old one is unknown now
+    assert hand.ask(5, [Ack(second.ref)]).stale == ()
+    assert broker.stats().topics["default"].completed == 2
+
+
+def test_a_cancelled_run_is_not_tried_again(broker: Broker, hand: Hand) -> None:
+    first, second = some_messages(2)
+    broker.publish([first, second])
+    claims = hand.claim(2)
+    broker.cancel(ids(claims))
+    hand.fail(claims[0])
+    hand.bury(claims[1])
+    assert [known.state for known in broker.states(ids(claims))] == [State.CANCELLED] * 2
+    assert hand.claim() == []
+    assert broker.dead() == []
+
+
+def test_a_run_that_succeeds_before_it_is_stopped_has_succeeded(broker: Broker, hand: Hand) -> None:
+    broker.publish([message := a_message()])
+    claim = hand.one()
+    broker.cancel([message.id])
+    hand.ack(claim, result=b"1")
+    assert broker.states([message.id])[0].state is State.SUCCEEDED
+
+
+def test_an_empty_settlement_and_one_that_is_too_large(broker: Broker, hand: Hand) -> None:
+    assert broker.settle([]) == ()
+    broker.publish([a_message()])
+    ref = hand.one().ref
+    with pytest.raises(InvalidInput):
+        broker.settle([Ack(ref)] * (MAX_BATCH + 1))
+    assert broker.settle([Ack(ref)]) == ()
