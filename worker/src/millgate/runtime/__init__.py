@@ -1,0 +1,1 @@
+"""The worker: guardian, supervisor and children, and what passes between them."""

@@ -1,0 +1,185 @@
+"""Answers what tasks ask of the broker: sending, looking up, locks, progress. Children hold no connection of their own.
+
+One thread serves quick questions in order and renews locks; a question that waits gets a thread of its own.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from millgate.clock import Clock
+from millgate.errors import BrokerError, MillgateError
+from millgate.message import ClaimRef, unpack
+from millgate.runtime.connection import Connection
+from millgate.runtime.logs import Journal
+from millgate.runtime.states import dump_lock, dump_receipts, dump_state, load_group
+
+_TURN: Final = 30.0
+_LOCK_POLL: Final = 0.25  # seconds between two tries for a lock that is held
+Answer = Callable[[bool, Any], None]
+
+
+@dataclass(slots=True)
+class Held:
+    """A lock that a run holds."""
+
+    name: str
+    holder: str
+    fence: int
+    ttl: float
+    run: int
+    due: float
+    lost: bool = False
+
+
+class Desk:
+    """`ask` and `tell` are called by the io thread and return at once; answers come from other threads."""
+
+    def __init__(self, worker: str, connection: Connection, journal: Journal, clock: Clock) -> None:
+        self._worker = worker
+        self._connection = connection
+        self._journal = journal
+        self._clock = clock
+        self._calls: deque[Callable[[], None]] = deque()
+        self._progress: dict[ClaimRef, bytes] = {}
+        self._locks: dict[tuple[int, str], Held] = {}
+        self._holders = itertools.count(1)
+        self._bell = threading.Event()
+        self._stopping = False
+
+    # --- the io thread ---------------------------------------------------------------------------
+
+    def progress(self, claim: ClaimRef, value: bytes) -> None:
+        """Pass on a run's progress; the newest wins."""
+        self._progress[claim] = value
+        self._bell.set()
+
+    def ask(self, run: int, verb: str, arguments: list[Any], answer: Answer) -> None:
+        """Carry out a verb for a run and call `answer(ok, value)`."""
+        if verb == "wait" or (verb == "acquire_lock" and arguments[2] > 0):
+            name = f"desk-{verb}"
+            call = (run, verb, arguments, answer)
+            threading.Thread(target=self._serve, args=call, name=name, daemon=True).start()
+            return
+        self._calls.append(lambda: self._serve(run, verb, arguments, answer))
+        self._bell.set()
+
+    def ended(self, run: int) -> None:
+        """A run has ended: what locks it still holds are given back."""
+        if any(held.run == run for held in list(self._locks.values())):
+            self._calls.append(lambda: self._release_all(run))
+            self._bell.set()
+
+    def stop(self) -> None:
+        """End the desk's thread."""
+        self._stopping = True
+        self._bell.set()
+
+    # --- its own threads -------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Serve, renew, wait."""
+        while not self._stopping:
+            self._bell.wait(self._until_due())
+            self._bell.clear()
+            while self._calls:
+                self._calls.popleft()()
+            self._send_progress()
+            self._renew_locks()
+
+    def _until_due(self) -> float:
+        now = self._clock.monotonic()
+        return min((max(0.0, held.due - now) for held in list(self._locks.values())), default=_TURN)
+
+    def _serve(self, run: int, verb: str, arguments: list[Any], answer: Answer) -> None:
+        try:
+            value = getattr(self, f"_do_{verb}")(run, *arguments)
+        except MillgateError as error:
+            answer(False, [type(error).__name__, str(error)])
+        except Exception as error:  # noqa: BLE001 -- a task's odd question must not end the desk
+            answer(False, ["BrokerError", f"{type(error).__name__}: {error}"])
+        else:
+            answer(True, value)
+
+    def _send_progress(self) -> None:
+        while self._progress:
+            claim = next(iter(self._progress))
+            value = self._progress.pop(claim)
+            try:
+                self._connection.broker.progress(claim, value)
+            except BrokerError:
+                continue  # the next one tells more
+
+    def _renew_locks(self) -> None:
+        now = self._clock.monotonic()
+        for held in list(self._locks.values()):
+            if held.due > now or held.lost:
+                continue
+            held.due = now + held.ttl / 3
+            try:
+                broker = self._connection.broker
+                held.lost = not broker.renew(held.name, held.holder, held.fence, held.ttl)
+            except BrokerError as error:
+                held.due = now + min(1.0, held.ttl / 10)
+                self._journal.say("warning", "lock not renewed", lock=held.name, error=str(error))
+            if held.lost:
+                held.due = float("inf")
+                self._journal.say("warning", "lock lost", lock=held.name)
+
+    def _release_all(self, run: int) -> None:
+        for key, held in list(self._locks.items()):
+            if held.run == run:
+                self._locks.pop(key, None)
+                try:
+                    self._connection.broker.release(held.name, held.holder, held.fence)
+                except BrokerError:
+                    continue  # it runs out by itself
+
+    # --- the verbs -------------------------------------------------------------------------------
+
+    def _do_publish(self, _run: int, messages: list[bytes], group: Any) -> Any:
+        broker = self._connection.broker
+        return dump_receipts(broker.publish([unpack(data) for data in messages], load_group(group)))
+
+    def _do_states(self, _run: int, ids: list[str]) -> Any:
+        return [dump_state(state) for state in self._connection.broker.states(ids)]
+
+    def _do_wait(self, _run: int, ids: list[str], timeout: float) -> Any:
+        return [dump_state(state) for state in self._connection.broker.wait(ids, timeout)]
+
+    def _do_cancel(self, _run: int, ids: list[str]) -> Any:
+        return [str(state) for state in self._connection.broker.cancel(ids)]
+
+    def _do_acquire(self, _run: int, name: str, holder: str, ttl: float) -> Any:
+        return dump_lock(self._connection.broker.acquire(name, holder, ttl))
+
+    def _do_renew(self, _run: int, name: str, holder: str, fence: int, ttl: float) -> Any:
+        return self._connection.broker.renew(name, holder, fence, ttl)
+
+    def _do_release(self, _run: int, name: str, holder: str | None, fence: int | None) -> Any:
+        return self._connection.broker.release(name, holder, fence)
+
+    def _do_acquire_lock(self, run: int, name: str, ttl: float, wait: float) -> Any:
+        holder = f"{self._worker}/{next(self._holders)}"
+        end = self._clock.monotonic() + wait
+        while True:
+            lock = self._connection.broker.acquire(name, holder, ttl)
+            now = self._clock.monotonic()
+            if lock is not None:
+                self._locks[run, name] = Held(name, holder, lock.fence, ttl, run, now + ttl / 3)
+                self._bell.set()
+                return lock.fence
+            if now >= end or self._stopping:
+                return None
+            self._clock.sleep(min(_LOCK_POLL, max(0.0, end - now)))
+
+    def _do_release_lock(self, run: int, name: str, fence: int) -> Any:
+        held = self._locks.pop((run, name), None)
+        if held is None or held.fence != fence:
+            return False
+        return self._connection.broker.release(name, held.holder, fence) and not held.lost

@@ -1,0 +1,160 @@
+"""Which child gets which run, how many at once, and taking back what waits behind a long one. Used by the io thread."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterable
+from typing import Any, Final
+
+from millgate.clock import Clock
+from millgate.runtime import wire
+from millgate.runtime.estimate import AHEAD, FRAME, MOST, Runtimes, ahead
+from millgate.runtime.handle import Child, Phase
+from millgate.runtime.ledger import Run
+from millgate.runtime.table import BUFFERED
+
+#: Seconds that a run may last before those buffered behind it are taken back.
+PATIENCE: Final = 2 * AHEAD
+#: Seconds that a claim may wait here for a child before it is given back to the broker.
+_LONGEST_WAIT: Final = 5 * AHEAD
+_SETTLE_TIME: Final = 0.001  # between a recall and the look at what it came too late for
+
+
+class Dispatcher:
+    """Runs that wait for a child, in order."""
+
+    def __init__(self, slots: int, runtimes: Runtimes, clock: Clock) -> None:
+        self._slots = slots
+        self._runtimes = runtimes
+        self._clock = clock
+        self._waiting: deque[Run] = deque()
+        self._last = 0  # the last number given out
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, runs: Iterable[Run]) -> None:
+        """Claims that were just made."""
+        self._waiting.extend(runs)
+
+    def add_first(self, runs: list[Run]) -> None:
+        """Runs that a child did not start; they keep their place."""
+        for run in runs:
+            run.seq = 0
+        self._waiting.extendleft(reversed(runs))
+
+    def remove(self, run: Run) -> None:
+        """Forget a run that waits."""
+        if run in self._waiting:
+            self._waiting.remove(run)
+
+    def waiting(self) -> list[Run]:
+        """All that waits, the oldest first."""
+        return list(self._waiting)
+
+    def clear(self) -> list[Run]:
+        """Take all that waits."""
+        runs = list(self._waiting)
+        self._waiting.clear()
+        return runs
+
+    # --- handing out -----------------------------------------------------------------------------
+
+    def hand_out(self, children: Collection[Child]) -> None:
+        """Give waiting runs to children: first to whoever can start one now, then as buffer for short ones."""
+        now = self._clock.monotonic()
+        frames: dict[int, list[Any]] = {}
+        while self._waiting:
+            child = self._choose(children, self._waiting[0], frames, now)
+            if child is None:
+                break
+            run = self._waiting.popleft()
+            self._put(child, run)
+            frames.setdefault(child.key, []).append(
+                wire.job(run.seq, run.claim, run.gathered, run.payload_max)
+            )
+        by_key = {child.key: child for child in children}
+        for key, jobs in frames.items():
+            by_key[key].send(wire.encode(["run", jobs]))
+
+    def _put(self, child: Child, run: Run) -> None:
+        self._last += 1
+        run.seq = self._last
+        child.runs[run.seq] = run
+        child.lease = min(child.lease or run.claim.lease, run.claim.lease)
+
+    def _choose(
+        self, children: Collection[Child], run: Run, frames: dict[int, list[Any]], now: float
+    ) -> Child | None:
+        ready = [child for child in children if child.phase is Phase.READY]
+        if not ready:
+            return None
+        child = min(ready, key=lambda child: len(child.runs))
+        if len(child.runs) < self._slots:
+            return child
+        room = min(BUFFERED, self._ahead(run), 2 * FRAME)
+        for child in sorted(ready, key=lambda child: len(child.runs)):
+            more = len(child.runs) - self._slots
+            # a child that still has a frame to go is not fed one by one
+            if (
+                more < room
+                and (child.key in frames or more <= room // 2)
+                and self.flows(child, now)
+            ):
+                return child if len(frames.get(child.key, ())) < FRAME else None
+        return None
+
+    def _ahead(self, run: Run) -> int:
+        return ahead(self._runtimes.expect(run.task), self._slots, MOST)
+
+    def flows(self, child: Child, now: float) -> bool:
+        """Whether what is buffered in a child will be started soon, as far as can be seen."""
+        if not child.runs:
+            return True
+        long = sum(now - child.table.started_at(seq) >= AHEAD for seq, _ in child.started())
+        return long < self._slots
+
+    def target(self, children: Collection[Child], now: float) -> int:
+        """How many runs this worker may hold now: the slots that work, and a buffer where tasks are short."""
+        ready = [child for child in children if child.phase is Phase.READY]
+        buffer = ahead(self._runtimes.mean, self._slots, MOST)
+        flowing = sum(self.flows(child, now) for child in ready) if buffer else 0
+        return len(ready) * self._slots + flowing * buffer
+
+    # --- taking back -----------------------------------------------------------------------------
+
+    def take_back(self, child: Child) -> list[Run]:
+        """The runs that a child has not started, taken from it for good. What it starts meanwhile stays with it."""
+        buffered = child.buffered()
+        if not buffered:
+            return []
+        first, last = buffered[0][0], buffered[-1][0]
+        child.table.recall(first, last)
+        self._clock.sleep(_SETTLE_TIME)
+        mark = child.table.started
+        taken = []
+        for seq, run in buffered:
+            if seq > mark and child.runs.pop(seq, None) is not None:
+                taken.append(run)
+        return taken
+
+    def left(self, child: Child, seq: int) -> None:
+        """A child says that it left a number alone, because it was taken back."""
+        run = child.runs.pop(seq, None)
+        if run is not None:  # the recall came between its two looks
+            self.add_first([run])
+
+    def relieve(self, children: Collection[Child], now: float) -> None:
+        """Take back what waits in a child behind runs that turned out long."""
+        for child in children:
+            if len(child.runs) > self._slots and child.phase is Phase.READY:
+                oldest = child.oldest(now)
+                if oldest is not None and oldest > PATIENCE and not self.flows(child, now):
+                    self.add_first(self.take_back(child))
+
+    def late(self, now: float) -> list[Run]:
+        """Take out what waited too long for a child: another worker may have one."""
+        late = [run for run in self._waiting if now - run.arrived > _LONGEST_WAIT]
+        for run in late:
+            self._waiting.remove(run)
+        return late

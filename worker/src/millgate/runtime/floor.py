@@ -1,0 +1,242 @@
+"""The io thread at work: what children say, what the broker thread brings, what the clock demands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+from millgate.clock import Clock
+from millgate.errors import NotDecodable
+from millgate.outcome import Cancelled, Interrupted, Raised, Reason
+from millgate.runtime import wire
+from millgate.runtime.desk import Desk
+from millgate.runtime.dispatch import Dispatcher
+from millgate.runtime.estimate import Runtimes
+from millgate.runtime.guardian import Deadlines
+from millgate.runtime.handle import Child, Phase
+from millgate.runtime.ledger import Ledger, Run
+from millgate.runtime.overtime import Overtime
+from millgate.runtime.pool import Pool
+from millgate.runtime.pulse import Pulse
+from millgate.runtime.reactor import Reactor
+from millgate.runtime.recycle import Because
+from millgate.runtime.shutdown import Drain, Stage
+from millgate.runtime.verdict import Verdict, seen
+
+_TICK: Final = 0.05  # seconds between two looks at the clock while something runs
+_IDLE: Final = 0.5
+#: Share of a lease after which a supervisor that has not moved its deadlines counts as frozen.
+_FROZEN: Final = 0.8
+
+
+class Floor:
+    """Everything that happens to runs between their claim and their settlement."""
+
+    def __init__(  # noqa: PLR0913 -- the composition root hands everything in
+        self,
+        reactor: Reactor,
+        pool: Pool,
+        dispatcher: Dispatcher,
+        *,
+        ledger: Ledger,
+        verdict: Verdict,
+        runtimes: Runtimes,
+        overtime: Overtime,
+        desk: Desk,
+        pulse: Pulse,
+        deadlines: Deadlines,
+        clock: Clock,
+    ) -> None:
+        self.drain = Drain()
+        self.on_target: Callable[[int], None] = lambda _target: None
+        self._target = -1
+        self._reactor = reactor
+        self._pool = pool
+        self._dispatcher = dispatcher
+        self._ledger = ledger
+        self._verdict = verdict
+        self._runtimes = runtimes
+        self._overtime = overtime
+        self._desk = desk
+        self._pulse = pulse
+        self._deadlines = deadlines
+        self._clock = clock
+        self._given_back = False
+        self._next_tick = 0.0
+        pool.on_frame = self._frame
+
+    # --- the loop --------------------------------------------------------------------------------
+
+    def turn(self) -> None:
+        """Wait for something, do it, look at the clock."""
+        now = self._clock.monotonic()
+        self._reactor.turn(max(0.0, min(self._next_tick - now, _IDLE)))
+        now = self._clock.monotonic()
+        self._dispatcher.hand_out(self._pool.children.values())
+        if now >= self._next_tick:
+            self._tick(now)
+        self._tell_target(now)
+
+    def _tick(self, now: float) -> None:
+        children = self._pool.children
+        self._pulse.beat(self._ledger.shortest_lease())
+        self._move_deadlines(now)
+        self._pool.keep(now)
+        soonest = self._overtime.look(list(children.values()), now)
+        self._dispatcher.relieve(children.values(), now)
+        self._dispatcher.hand_out(children.values())
+        for run in self._dispatcher.late(now):
+            self._verdict.give_back(run)
+        self._continue_drain(now)
+        step = _IDLE if self._pool.idle and not len(self._dispatcher) else _TICK
+        if any(child.phase is not Phase.READY for child in children.values()):
+            step = _TICK
+        self._next_tick = now + min(step, max(0.002, soonest if soonest is not None else step))
+
+    def _tell_target(self, now: float) -> None:
+        target = (
+            0
+            if self.drain.began is not None
+            else self._dispatcher.target(self._pool.children.values(), now)
+        )
+        if target != self._target or self._ledger.active < target:
+            self._target = target
+            self.on_target(target)
+
+    def _move_deadlines(self, now: float) -> None:
+        for key, child in self._pool.children.items():
+            if child.runs and child.lease:
+                self._deadlines.set(key % 255, child.pid, now + child.lease * _FROZEN)
+            else:
+                self._deadlines.clear(key % 255)
+
+    # --- what the broker thread brings -----------------------------------------------------------
+
+    def start(self, runs: Iterable[Run]) -> None:
+        """Claims that were made; after the signal to stop they go straight back."""
+        if self.drain.began is not None:
+            for run in runs:
+                self._verdict.give_back(run)
+            return
+        self._dispatcher.add(runs)
+        self._next_tick = min(self._next_tick, self._clock.monotonic() + _TICK)
+
+    def lost(self, ids: Sequence[str]) -> None:
+        """Leases that are another worker's: their runs are stopped and report nothing."""
+        for run in self._ledger.find(set(ids)):
+            self._ledger.forget(run)
+            self._remove(run, self._overtime.lost)
+
+    def cancelled(self, ids: Sequence[str]) -> None:
+        """Runs that somebody cancelled."""
+        for run in self._ledger.find(set(ids)):
+            if not run.ended and self._remove(run, self._overtime.cancel):
+                self._verdict.finish(run, Cancelled())
+
+    def _remove(self, run: Run, stop: Callable[[Child, int, Run], None]) -> bool:
+        """Take a run out wherever it waits, or `stop` it where it runs; answers whether it was waiting."""
+        if not run.seq:
+            self._dispatcher.remove(run)
+            return True
+        for child in self._pool.children.values():
+            if child.runs.get(run.seq) is not run:
+                continue
+            if run.seq > child.table.started:
+                others = self._dispatcher.take_back(child)
+                self._dispatcher.add_first([other for other in others if other is not run])
+                if run in others:
+                    return True
+            if run.seq in child.runs:
+                stop(child, run.seq, run)
+        return False
+
+    # --- what children say -----------------------------------------------------------------------
+
+    def _frame(self, child: Child, frame: list[Any]) -> None:
+        match frame:
+            case ["done", seq, seconds, fields]:
+                self._done(child, seq, seconds, fields)
+            case ["tell", seq, value]:
+                run = child.runs.get(seq)
+                if run is not None and not run.ended:
+                    self._desk.progress(run.claim.ref, value)
+            case ["ask", request, seq, verb, arguments]:
+                self._ask(child, request, seq, verb, arguments)
+            case _:
+                child.kill(Because.BROKEN)
+
+    def _done(self, child: Child, seq: int, seconds: float, fields: list[Any]) -> None:
+        run = child.runs.pop(seq, None)
+        if run is None:
+            return
+        child.read_output()
+        child.capture.end()
+        try:
+            outcome = wire.load_outcome(fields)
+        except NotDecodable:
+            child.runs[seq] = run
+            child.kill(Because.BROKEN)
+            return
+        self._runtimes.learn(run.task, seconds)
+        if not run.ended:
+            self._verdict.finish(run, seen(run, outcome), seconds)
+        self._desk.ended(seq)
+        self._pool.count(child)
+        if isinstance(outcome, Raised) and outcome.reason is Reason.MEMORY_EXCEEDED:
+            self._pool.replace(child.key, Because.DATA_LIMIT)
+        self._pool.rest(child)
+
+    def _ask(self, child: Child, request: int, seq: int, verb: str, arguments: list[Any]) -> None:
+        def answer(ok: bool, value: Any) -> None:
+            self._reactor.post(child.send, wire.encode(["answer", request, ok, value]))
+
+        self._desk.ask(seq, verb, arguments, answer)
+
+    # --- the end ---------------------------------------------------------------------------------
+
+    def begin_drain(self, timeout: float) -> None:
+        """The signal to stop, or another one, which hurries."""
+        now = self._clock.monotonic()
+        if self.drain.began is not None:
+            self.drain = self.drain.hurry(now)
+        else:
+            self.drain = Drain.begin(now, timeout)
+            for run in self._dispatcher.clear():
+                self._verdict.give_back(run)
+            for child in self._pool.children.values():
+                for run in self._dispatcher.take_back(child):
+                    self._verdict.give_back(run)
+            self._pool.retire_all()
+        self._next_tick = now
+
+    def _continue_drain(self, now: float) -> None:
+        stage = self.drain.stage(now)
+        if stage >= Stage.FINISHING:
+            for run in self._dispatcher.clear():
+                self._verdict.give_back(run)
+        if stage is Stage.ASKING:
+            for child in self._pool.children.values():
+                for seq, run in child.started():
+                    if not run.drained:
+                        run.drained = True
+                        self._overtime.expire(child, seq, run)
+        if stage is Stage.GIVING_BACK and not self._given_back:
+            self._given_back = True
+            self._give_all_back()
+
+    def _give_all_back(self) -> None:
+        for child in list(self._pool.children.values()):
+            for _, run in child.started():
+                if not run.ended and run.stopping is None:
+                    run.stopping = Because.DRAINED
+                    self._verdict.finish(run, Interrupted())
+            child.kill(Because.DRAINED)
+
+    @property
+    def finished(self) -> bool:
+        """Whether a drain has nothing left to do here."""
+        if self.drain.began is None:
+            return False
+        return (not self._pool.children and not self._ledger.active) or self.drain.over(
+            self._clock.monotonic()
+        )

@@ -1,0 +1,218 @@
+"""The supervisor's side of one child: its process, its link, its page, its output, and the runs that are in it."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from enum import Enum
+from typing import Any, Final
+
+from millgate.errors import NotDecodable
+from millgate.runtime import reactor, wire
+from millgate.runtime.capture import Capture
+from millgate.runtime.ledger import Run
+from millgate.runtime.processes import kill_tree, tree_of
+from millgate.runtime.reactor import Reactor
+from millgate.runtime.recycle import Because
+from millgate.runtime.spawn import Spawned
+
+_OUTPUT_CHUNK: Final = 256 * 1024
+_ENDED: Final = select.EPOLLHUP | select.EPOLLERR
+
+
+class Phase(Enum):
+    """The life of a child."""
+
+    STARTING = "starting"  # it imports the app
+    READY = "ready"
+    RETIRING = "retiring"  # takes nothing new, ends when it has nothing left
+    ENDING = "ending"  # told to end, or killed
+    DEAD = "dead"
+
+
+class Child:
+    """Used by the io thread, but for `kill` and the plain words that the watch reads."""
+
+    def __init__(self, key: int, spawned: Spawned, reactor: Reactor, now: float) -> None:
+        self.key = key
+        self.pid = spawned.process.pid
+        self.phase = Phase.STARTING
+        self.because: Because | None = None  # why it was told to end
+        self.born = now
+        self.ready_at = 0.0
+        self.ending_at = 0.0  # when it was told to end
+        self.tasks = 0
+        self.baseline = 0  # bytes when ready
+        self.size: int | None = None  # bytes of the tree at the watch's last look
+        self.lease = 0.0  # the shortest of its runs
+        self.limited = False  # it has a data limit
+        self.runs: dict[int, Run] = {}  # by number, in the order in which the child takes them up
+        self.table = spawned.table
+        self.capture: Capture
+        self.on_frame: Callable[[Child, list[Any]], None] = lambda _child, _frame: None
+        self.on_end: Callable[[Child], None] = lambda _child: None
+        self._process = spawned.process
+        self._pidfd = spawned.pidfd
+        self._link: socket.socket | None = spawned.link
+        self._output: int | None = spawned.output
+        self._frames = wire.Reader(spawned.link.recv_into)
+        self._out: deque[memoryview] = deque()
+        self._reactor = reactor
+        reactor.add(spawned.link.fileno(), self._on_link)
+        reactor.add(spawned.output, self._on_output)
+        reactor.add(spawned.pidfd, self._on_exit)
+
+    # --- the link --------------------------------------------------------------------------------
+
+    def send(self, frame: bytes) -> None:
+        """Queue a frame; it goes out as the child reads."""
+        if self._link is None:
+            return
+        self._out.append(memoryview(frame))
+        if len(self._out) == 1:
+            self._flush()
+
+    def _flush(self) -> None:
+        link = self._link
+        if link is None:
+            return
+        try:
+            while self._out:
+                sent = link.send(self._out[0])
+                if sent < len(self._out[0]):
+                    self._out[0] = self._out[0][sent:]
+                    continue
+                self._out.popleft()
+            self._reactor.want(link.fileno(), reactor.READ)
+        except BlockingIOError:
+            self._reactor.want(link.fileno(), reactor.READ | reactor.WRITE)
+        except OSError:
+            self._out.clear()  # it is dying; its exit tells the rest
+
+    def _on_link(self, events: int) -> None:
+        if events & reactor.WRITE:
+            self._flush()
+        if events & (reactor.READ | _ENDED):
+            self._receive()
+
+    def _receive(self) -> bool:
+        """Handle what one receive brings; False: nothing more comes now."""
+        try:
+            frames = self._frames.read()
+        except BlockingIOError:
+            return False
+        except OSError:
+            frames = None
+        except NotDecodable:  # user code wrote on our descriptor, or memory was overwritten
+            self.kill(Because.BROKEN)
+            frames = None
+        if frames is None:
+            self._close_link()
+            return False
+        for frame in frames:
+            self.on_frame(self, frame)
+        return True
+
+    def _close_link(self) -> None:
+        if self._link is not None:
+            self._reactor.remove(self._link.fileno())
+            self._link.close()
+            self._link = None
+            self._out.clear()
+
+    # --- its output ------------------------------------------------------------------------------
+
+    def _on_output(self, _events: int) -> None:
+        self.read_output(1)
+
+    def read_output(self, times: int = 64) -> None:
+        """Take what was printed so far, at most so many chunks: before a task is settled, and as it comes."""
+        for _ in range(times):
+            if self._output is None:
+                return
+            try:
+                data = self._read_chunk()
+            except BlockingIOError:
+                return
+            if not data:
+                self._close_output()
+                return
+            self.capture.feed(data)
+            if len(data) < _OUTPUT_CHUNK // 4:
+                return
+
+    def _read_chunk(self) -> bytes:
+        assert self._output is not None
+        return os.read(self._output, _OUTPUT_CHUNK)
+
+    def _close_output(self) -> None:
+        if self._output is not None:
+            self._reactor.remove(self._output)
+            os.close(self._output)
+            self._output = None
+
+    # --- its end ---------------------------------------------------------------------------------
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the child itself, never to a newer process of its number."""
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._pidfd, number)
+
+    def ask_to_end(self, now: float) -> None:
+        """No more comes: the child ends when it has run what it has."""
+        self.phase, self.ending_at = Phase.ENDING, now
+        if self._link is not None:
+            with suppress(OSError):
+                self._link.shutdown(socket.SHUT_WR)
+
+    def kill(self, because: Because) -> None:
+        """End the whole tree now. The first reason stays. From any thread."""
+        if self.because is None:
+            self.because = because
+        if self.phase is Phase.DEAD:
+            return
+        tree = tree_of(self.pid)
+        self.signal(signal.SIGKILL)
+        for pid in tree[1:]:
+            kill_tree(pid)
+
+    def _on_exit(self, _events: int) -> None:
+        while self._link is not None and self._receive():
+            pass  # results that were sent before the end count
+        self.read_output()
+        self._close_link()
+        self._close_output()
+        self.phase = Phase.DEAD
+        self._reactor.remove(self._pidfd)
+        self.on_end(self)
+
+    def reap(self) -> int:
+        """The exit status as `waitpid` says it, once it has ended."""
+        code = self._process.wait()
+        return -code if code < 0 else code << 8
+
+    def close(self) -> None:
+        """Let the page and the process go."""
+        self.table.close()
+        os.close(self._pidfd)
+
+    # --- its runs --------------------------------------------------------------------------------
+
+    def started(self) -> list[tuple[int, Run]]:
+        """Numbers and runs that it has taken up and not finished."""
+        mark = self.table.started
+        return [(seq, run) for seq, run in self.runs.items() if seq <= mark]
+
+    def buffered(self) -> list[tuple[int, Run]]:
+        """Numbers and runs that it has and did not take up yet."""
+        mark = self.table.started
+        return [(seq, run) for seq, run in self.runs.items() if seq > mark]
+
+    def oldest(self, now: float) -> float | None:
+        """Seconds that its longest run has lasted; None: it runs nothing."""
+        return max((now - self.table.started_at(seq) for seq, _ in self.started()), default=None)

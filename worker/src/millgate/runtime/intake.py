@@ -1,0 +1,104 @@
+"""Makes runs of claims: decodes what must be known, and turns away what cannot run here. Used by the broker thread."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from millgate.clock import Clock
+from millgate.errors import NotDecodable
+from millgate.message import Claim, Head
+from millgate.outcome import Failure, Interrupted, Outcome, Reason, Rejected
+from millgate.retry import RetryPolicy
+from millgate.runtime.connection import Connection
+from millgate.runtime.ledger import Ledger, Run
+from millgate.runtime.metrics import Metrics
+from millgate.runtime.policies import Policies
+from millgate.runtime.states import dump_state
+from millgate.runtime.terms import Terms, resolve
+from millgate.runtime.verdict import Verdict
+from millgate.spec import TaskWire
+
+#: Times that a message may be given back because nobody knows its task; with the waits between them, hours.
+UNKNOWN_LIMIT: Final = 250
+_UNKNOWN_FIRST, _UNKNOWN_LONGEST = 1.0, 60.0
+_NO_TERMS: Final = Terms(None, 0.0, RetryPolicy())
+
+
+def unknown_task(task: str, interruptions: int) -> Outcome:
+    """What becomes of a message whose task this app does not have: another version may. Pure."""
+    if interruptions >= UNKNOWN_LIMIT:
+        failure = Failure("millgate.UnknownTask", f"no worker had a task {task!r} for hours")
+        return Rejected(failure, Reason.UNKNOWN_TASK)
+    return Interrupted(min(_UNKNOWN_LONGEST, _UNKNOWN_FIRST * 2.0 ** min(interruptions, 10)))
+
+
+class Intake:
+    """`tasks` is what the app has, by name; the io thread sets it when a child says so."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        ledger: Ledger,
+        policies: Policies,
+        *,
+        verdict: Verdict,
+        metrics: Metrics,
+        clock: Clock,
+    ) -> None:
+        self.tasks: Mapping[str, TaskWire] = {}
+        self.unknown: dict[str, int] = {}  # names turned away and how often, for the status
+        self._connection = connection
+        self._ledger = ledger
+        self._policies = policies
+        self._verdict = verdict
+        self._metrics = metrics
+        self._clock = clock
+
+    def receive(self, claims: Sequence[Claim], revision: int) -> list[Run]:
+        """The runs to start, entered in the ledger; the others are settled already. Raises BrokerError."""
+        if revision != self._policies.revision:
+            self._policies.refresh(self._connection.broker)
+        now = self._clock.monotonic()
+        runs = []
+        for claim in claims:
+            run = self._receive(claim, now)
+            if run is not None:
+                runs.append(run)
+        return runs
+
+    def _receive(self, claim: Claim, now: float) -> Run | None:
+        try:
+            head = claim.head()
+        except NotDecodable as error:
+            failure = Failure("millgate.NotDecodable", str(error))
+            self._turn_away(claim, "", Rejected(failure, Reason.UNDECODABLE), now)
+            return None
+        task = self.tasks.get(head.task)
+        if task is None:
+            self._note_unknown(head.task)
+            self._turn_away(claim, head.task, unknown_task(head.task, claim.interruptions), now)
+            return None
+        policy = self._policies.of(claim.topic)
+        run = self._run(claim, head, now, resolve(head.options, task, policy))
+        run.payload_max = policy.payload_max
+        if head.gather:
+            run.gathered = [
+                dump_state(state) for state in self._connection.broker.states(head.gather)
+            ]
+        return run
+
+    def _run(self, claim: Claim, head: Head, now: float, terms: Terms) -> Run:
+        run = Run(claim, head.task, terms, arrived=now, expires=now + claim.lease)
+        self._ledger.add([run])
+        return run
+
+    def _turn_away(self, claim: Claim, task: str, outcome: Outcome, now: float) -> None:
+        run = Run(claim, task, _NO_TERMS, arrived=now, expires=now + claim.lease)
+        self._ledger.add([run])
+        self._verdict.finish(run, outcome)
+
+    def _note_unknown(self, task: str) -> None:
+        self._metrics.add("millgate_unknown_tasks_total")
+        if task in self.unknown or len(self.unknown) < 100:
+            self.unknown[task] = self.unknown.get(task, 0) + 1

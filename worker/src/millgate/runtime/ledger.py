@@ -1,0 +1,135 @@
+"""Every claim that this worker holds, from the claim to the answer to its settlement. The one list that threads share.
+
+A run is *active* until it has a settlement, *settled* until the broker has taken that; it is renewed in both states,
+so that an outcome which waits for a lost broker stays this worker's to report.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from millgate.brokers.base import MAX_BATCH
+from millgate.message import Claim, ClaimRef
+from millgate.runtime.recycle import Because
+from millgate.runtime.terms import Terms
+from millgate.settlement import Settlement
+
+
+@dataclass(slots=True, eq=False)
+class Run:
+    """One claim on its way through this worker. Only the io thread changes it."""
+
+    claim: Claim
+    task: str
+    terms: Terms
+    gathered: list[Any] | None = None
+    payload_max: int | None = None
+    arrived: float = 0.0  # monotonic, when it was claimed
+    expires: float = 0.0  # monotonic, when the broker may give it to another; moved by renewals
+    seq: int = 0  # its number in the child that has it; 0: in none
+    stopping: Because | None = None  # why it was told to stop
+    stopped_at: float = 0.0  # monotonic, when it was told
+    soft: bool = False  # it was told to come to an end
+    drained: bool = False  # … by a drain, so its end is charged to nobody
+    ended: bool = False  # it has a settlement, or is not ours any more
+
+
+@dataclass(slots=True)
+class Entry:
+    """A settlement on its way to the broker."""
+
+    run: Run
+    settlement: Settlement
+
+
+@dataclass(slots=True)
+class Ledger:
+    """Thread-safe. `woken` is called (without the lock) whenever there is something new to settle."""
+
+    woken: Callable[[], None] = lambda: None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _held: dict[str, Run] = field(default_factory=dict)  # by token
+    _out: list[Entry] = field(default_factory=list)
+    _active: int = 0
+
+    def add(self, runs: Iterable[Run]) -> None:
+        """Claims that the broker handed over."""
+        with self._lock:
+            for run in runs:
+                self._held[run.claim.token] = run
+                self._active += 1
+
+    def settle(self, run: Run, settlement: Settlement) -> None:
+        """The run has ended; a second end of the same run changes nothing."""
+        with self._lock:
+            if run.ended:
+                return
+            run.ended = True
+            self._active -= 1
+            self._out.append(Entry(run, settlement))
+        self.woken()
+
+    def forget(self, run: Run) -> None:
+        """The claim is another worker's by now: nothing will be reported."""
+        with self._lock:
+            if self._held.pop(run.claim.token, None) is None:
+                return
+            self._out = [entry for entry in self._out if entry.run is not run]
+            if not run.ended:
+                run.ended = True
+                self._active -= 1
+
+    def take(self) -> list[Entry]:
+        """What is to be settled, the oldest first; the caller answers with `done` or `back`."""
+        with self._lock:
+            taken, self._out = self._out[:MAX_BATCH], self._out[MAX_BATCH:]
+            return taken
+
+    def done(self, entries: Sequence[Entry]) -> None:
+        """The broker has answered these settlements."""
+        with self._lock:
+            for entry in entries:
+                self._held.pop(entry.run.claim.token, None)
+
+    def back(self, entries: Sequence[Entry]) -> None:
+        """It is not known whether the broker took these settlements; they come again, first."""
+        with self._lock:
+            self._out[:0] = [entry for entry in entries if entry.run.claim.token in self._held]
+
+    def refs(self) -> list[ClaimRef]:
+        """All that is to be renewed."""
+        with self._lock:
+            return [run.claim.ref for run in self._held.values()]
+
+    def find(self, ids: Collection[str]) -> list[Run]:
+        """The runs of these ids."""
+        with self._lock:
+            return [run for run in self._held.values() if run.claim.id in ids]
+
+    def runs(self) -> list[Run]:
+        """All of them, at this moment."""
+        with self._lock:
+            return list(self._held.values())
+
+    @property
+    def active(self) -> int:
+        """How many runs have no settlement yet."""
+        return self._active
+
+    @property
+    def waiting(self) -> int:
+        """How many settlements wait to be taken."""
+        return len(self._out)
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is held any more."""
+        return not self._held
+
+    def shortest_lease(self) -> float | None:
+        """The shortest lease among the claims held, in seconds; None: nothing is held."""
+        with self._lock:
+            return min((run.claim.lease for run in self._held.values()), default=None)

@@ -1,0 +1,166 @@
+"""The child's end of the link: jobs in, results out, questions and their answers; safe beside signals and threads.
+
+Bytes are moved in *critical* sections, in which a signal must not raise: half a frame read or written would spoil
+all that follow. Waiting is outside of them.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from millgate import errors
+from millgate.errors import BrokerError, BrokerUnavailable
+from millgate.runtime import wire
+
+
+class Link:
+    """Used by all threads of a child. Whoever waits for something reads for all, unless the link is `pumped`."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+        self.critical = 0
+        self.deferred: Callable[[], None] | None = (
+            None  # what a signal wanted to do in a critical section
+        )
+        self.pumped = False  # the main thread reads, by `pump`; others only wait
+        self.ended = False
+        self._frames = wire.Reader(lambda view: os.readv(descriptor, [view]))
+        self._jobs: deque[list[Any]] = deque()
+        self._answers: dict[int, list[Any]] = {}
+        self._asked: set[int] = set()
+        self._requests = 0
+        self._changed = threading.Condition(threading.Lock())
+        self._reading = False
+        self._writing = threading.Lock()
+        self._main = threading.get_ident()
+
+    # --- writing ---------------------------------------------------------------------------------
+
+    def send(self, value: Any) -> None:
+        """Send one frame; blocks while the supervisor is busy. Raises FrameTooLarge."""
+        data = wire.encode(value)
+        self._enter()
+        try:
+            with self._writing:
+                sent = os.write(self.descriptor, data)
+                while sent < len(data):
+                    data = data[sent:]
+                    sent = os.write(self.descriptor, data)
+        finally:
+            self._leave()
+
+    # --- reading ---------------------------------------------------------------------------------
+
+    def hello(self) -> dict[str, Any] | None:
+        """The first frame: what this child is to be; None: the supervisor is gone."""
+        while True:
+            frames = self._frames.read()
+            if frames is None:
+                return None
+            if frames:
+                hello: dict[str, Any] = frames[0][1]
+                for frame in frames[1:]:
+                    self._sort(frame)
+                return hello
+
+    def next_jobs(self) -> list[Any] | None:
+        """The jobs of the next frame; None: the supervisor wants no more from this child."""
+        while True:
+            if self._jobs:
+                return self._jobs.popleft()
+            if self.ended:
+                return None
+            self._advance(lambda: bool(self._jobs) or self.ended)
+
+    def take_jobs(self) -> list[list[Any]]:
+        """What `pump` has read."""
+        jobs = list(self._jobs)
+        self._jobs.clear()
+        return jobs
+
+    def ask(self, run: int, verb: str, *arguments: Any) -> Any:
+        """Ask the supervisor and wait for the answer. Raises the error that the broker raised there."""
+        with self._changed:
+            self._requests += 1
+            request = self._requests
+            self._asked.add(request)
+        try:
+            self.send(["ask", request, run, verb, list(arguments)])
+            while request not in self._answers:
+                if self.ended:
+                    raise BrokerUnavailable("the worker is stopping; it answers no more")
+                self._advance(lambda: request in self._answers or self.ended)
+            ok, value = self._answers.pop(request)
+        finally:
+            self._asked.discard(request)
+            self._answers.pop(request, None)
+        if not ok:
+            raise _error(*value)
+        return value
+
+    def pump(self) -> None:
+        """Read what is there, without waiting for more; for a main thread that has an event loop."""
+        self._read()
+
+    def _advance(self, enough: Callable[[], bool]) -> None:
+        """Read once, or wait until another thread that reads has brought something."""
+        with self._changed:
+            if enough():
+                return
+            if self._reading or (self.pumped and threading.get_ident() != self._main):
+                self._changed.wait(1.0)
+                return
+            self._reading = True
+        try:
+            poll = select.poll()
+            poll.register(self.descriptor, select.POLLIN)
+            poll.poll()  # a signal may raise here: nothing is half done
+            self._read()
+        finally:
+            with self._changed:
+                self._reading = False
+                self._changed.notify_all()
+
+    def _read(self) -> None:
+        self._enter()
+        try:
+            frames = self._frames.read()
+            with self._changed:
+                if frames is None:
+                    self.ended = True
+                for frame in frames or ():
+                    self._sort(frame)
+                self._changed.notify_all()
+        finally:
+            self._leave()
+
+    def _sort(self, frame: list[Any]) -> None:
+        if frame[0] == "run":
+            self._jobs.append(frame[1])
+        elif frame[0] == "answer" and frame[1] in self._asked:
+            self._answers[frame[1]] = frame[2:]
+
+    # --- critical sections -----------------------------------------------------------------------
+
+    def _enter(self) -> None:
+        if threading.get_ident() == self._main:
+            self.critical += 1
+
+    def _leave(self) -> None:
+        if threading.get_ident() == self._main:
+            self.critical -= 1
+            if not self.critical and self.deferred is not None:
+                deferred, self.deferred = self.deferred, None
+                deferred()
+
+
+def _error(name: str, message: str) -> Exception:
+    kind = getattr(errors, name, None)
+    if isinstance(kind, type) and issubclass(kind, errors.MillgateError):
+        return kind(message)
+    return BrokerError(message)

@@ -1,0 +1,48 @@
+"""Imports the app that a worker is named: `package.module:attribute`. What is wrong is said in one line."""
+
+from __future__ import annotations
+
+import importlib
+import traceback
+from typing import TYPE_CHECKING
+
+from millgate.errors import AppNotLoaded
+
+if TYPE_CHECKING:
+    from millgate.app import App
+
+
+def load_app(path: str) -> App:
+    """The app. Raises AppNotLoaded with the import's own error and where it came from."""
+    from millgate.app import App
+
+    module_name, _, attribute = path.partition(":")
+    try:
+        found = importlib.import_module(module_name)
+    except BaseException as error:
+        raise AppNotLoaded(f"cannot import {module_name!r}: {_where(error)}") from error
+    for name in attribute.split("."):
+        try:
+            found = getattr(found, name)
+        except AttributeError:
+            raise AppNotLoaded(
+                f"module {module_name!r} has no {attribute!r}; --app is {path!r}"
+            ) from None
+    if not isinstance(found, App):
+        raise AppNotLoaded(f"{path!r} is a {type(found).__name__}, not a millgate.App")
+    return found
+
+
+def _where(error: BaseException) -> str:
+    """Class, message, and the innermost place of an import's error."""
+    name = type(error).__name__
+    text = " ".join(str(error).split())
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith("<frozen ") and "importlib" not in frame.filename
+    ]
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{name}: {error.msg} ({error.filename}:{error.lineno})"
+    place = f" ({frames[-1].filename}:{frames[-1].lineno})" if len(frames) > 1 else ""
+    return f"{name}: {text}{place}" if text else f"{name}{place}"

@@ -1,0 +1,101 @@
+"""The worker's log: one line an event, JSON or text, written by its own thread: a stuck reader holds nobody."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections import deque
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from millgate.clock import Clock
+from millgate.runtime.ledger import Run
+
+LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
+#: Lines that may wait for a slow reader; what comes on top is counted and left out.
+_BOUND: Final = 10_000
+_LONGEST: Final = 16 * 1024
+
+
+class Journal:
+    """Thread-safe. `say` never blocks and never raises."""
+
+    def __init__(self, clock: Clock, *, json_lines: bool, level: str, descriptor: int = 2) -> None:
+        self._clock = clock
+        self._json = json_lines
+        self._level = LEVELS[level]
+        self._descriptor = descriptor
+        self._lines: deque[bytes] = deque()
+        self._dropped = 0
+        self._wake = threading.Condition()
+        self._closing = False
+        self._thread = threading.Thread(target=self._write, name="log", daemon=True)
+        self._thread.start()
+
+    def enabled(self, level: str) -> bool:
+        """Whether lines of this level are written."""
+        return LEVELS[level] >= self._level
+
+    def say(self, level: str, event: str, run: Run | None = None, **fields: Any) -> None:
+        """Write one event; `run` adds task, id, topic and attempt."""
+        if LEVELS[level] < self._level:
+            return
+        named = _about(run) if run is not None else {}
+        line = self._format(level, event, named | fields)
+        with self._wake:
+            if len(self._lines) >= _BOUND:
+                self._dropped += 1
+                return
+            self._lines.append(line)
+            self._wake.notify()
+
+    def close(self, timeout: float = 2.0) -> None:
+        """Write what waits, at most so long."""
+        with self._wake:
+            self._closing = True
+            self._wake.notify()
+        self._thread.join(timeout)
+
+    def _format(self, level: str, event: str, fields: dict[str, Any]) -> bytes:
+        moment = datetime.fromtimestamp(self._clock.now(), UTC)
+        if self._json:
+            record = {"time": moment.isoformat(timespec="milliseconds"), "level": level}
+            text = json.dumps(record | {"event": event} | fields, default=str, ensure_ascii=False)
+        else:
+            words = " ".join(f"{key}={_word(value)}" for key, value in fields.items())
+            text = f"{moment:%H:%M:%S}.{moment.microsecond // 1000:03} {level:<7} {event} {words}".rstrip()
+        return text[:_LONGEST].encode("utf-8", "replace") + b"\n"
+
+    def _write(self) -> None:
+        while True:
+            with self._wake:
+                while not self._lines and not self._closing:
+                    self._wake.wait()
+                if not self._lines:
+                    return
+                lines = b"".join(self._lines)
+                self._lines.clear()
+                dropped, self._dropped = self._dropped, 0
+            if dropped:
+                lines += self._format("warning", "log lines left out", {"count": dropped})
+            try:
+                _write_all(self._descriptor, lines)
+            except OSError:
+                continue  # nobody reads any more; the work goes on
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def _about(run: Run) -> dict[str, Any]:
+    claim = run.claim
+    return {"task": run.task, "id": claim.id, "topic": claim.topic, "attempt": claim.attempt}
+
+
+def _word(value: Any) -> str:
+    text = f"{value:.3f}" if isinstance(value, float) else str(value)
+    return json.dumps(text, ensure_ascii=False) if not text or set(text) & set(' "\n\t=') else text

@@ -1,0 +1,112 @@
+"""Several jobs at once in one event loop: coroutines as tasks of the loop, plain functions in threads beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from millgate import execute
+from millgate.execute import Job
+from millgate.outcome import Outcome
+from millgate.runtime.station import Station
+from millgate.runtime.table import LOOK
+from millgate.runtime.threaded import Interrupts
+
+
+class Looped:
+    """The next job is taken up when a slot is free; the loop reads the link."""
+
+    def __init__(self, station: Station, slots: int) -> None:
+        self._station = station
+        self._slots = slots
+        self._waiting: deque[list[Any]] = deque()
+        self._running: dict[int, asyncio.Task[None]] = {}
+        self._interrupts = Interrupts(station)
+        self._executor = ThreadPoolExecutor(slots, "slot")
+        self._loop = asyncio.new_event_loop()
+        if sys.version_info >= (3, 12):  # a coroutine that does not wait costs no turn of the loop
+            self._loop.set_task_factory(asyncio.eager_task_factory)
+        self._over = asyncio.Event()
+
+    def begin(self) -> None:
+        """Run the app's on_start hooks. Raises what they raise."""
+        asyncio.set_event_loop(self._loop)
+        self._loop.add_signal_handler(LOOK, self._look)
+        self._loop.run_until_complete(execute.start_async(self._station.app))
+
+    def work(self) -> None:
+        """Until the supervisor wants no more, and what was begun has ended."""
+        self._station.link.pumped = True
+        self._loop.add_reader(self._station.link.descriptor, self._readable)
+        self._loop.run_until_complete(self._until_over())
+
+    async def _until_over(self) -> None:
+        await self._over.wait()
+        while self._running or self._waiting:
+            await asyncio.wait(list(self._running.values()))
+
+    def end(self) -> None:
+        """Run the app's on_stop hooks. Raises what they raise."""
+        try:
+            self._loop.run_until_complete(execute.stop_async(self._station.app))
+            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        finally:
+            self._executor.shutdown(wait=False)
+            self._loop.close()
+
+    def _readable(self) -> None:
+        link = self._station.link
+        link.pump()
+        for jobs in link.take_jobs():
+            self._waiting.extend(jobs)
+        if link.ended:
+            self._loop.remove_reader(link.descriptor)
+            self._over.set()
+        self._fill()
+
+    def _fill(self) -> None:
+        while self._waiting and len(self._running) < self._slots:
+            taken = self._station.take(self._waiting.popleft())
+            if taken is not None:
+                self._begin(*taken)
+
+    def _begin(self, seq: int, job: Any) -> None:
+        task = self._loop.create_task(self._one(seq, job))
+        if not task.done():
+            self._running[seq] = task
+            task.add_done_callback(lambda _task: self._done(seq))
+
+    def _done(self, seq: int) -> None:
+        del self._running[seq]
+        self._fill()
+
+    async def _one(self, seq: int, job: Any) -> None:
+        station = self._station
+        began = station.clock.monotonic()
+        outcome = await self._outcome(seq, job) if isinstance(job, Job) else job
+        station.report(seq, outcome, station.clock.monotonic() - began)
+
+    async def _outcome(self, seq: int, job: Job) -> Outcome:
+        station = self._station
+        if station.is_async(job):
+            return await execute.run_async(station.app, job, station.around(seq))
+        threaded = self._loop.run_in_executor(self._executor, self._in_thread, seq, job)
+        return await asyncio.shield(threaded)
+
+    def _in_thread(self, seq: int, job: Job) -> Outcome:
+        self._interrupts.enter(seq)
+        try:
+            return self._station.guarded(seq, lambda: self._station.run(seq, job))
+        finally:
+            self._interrupts.leave(seq)
+
+    def _look(self) -> None:
+        table = self._station.table
+        self._interrupts.look()
+        for seq, task in list(self._running.items()):
+            told = table.soft_expired(seq) or table.cancelled(seq)
+            if told and not self._interrupts.runs(seq) and not task.cancelling():
+                task.cancel()

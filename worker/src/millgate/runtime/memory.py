@@ -1,0 +1,209 @@
+"""Watches the memory of all trees and of the pod from a thread of its own, and stops what grows over a ceiling.
+
+The io thread adopts and says farewell to children; the watch alone opens /proc. A tree over its hard ceiling is
+killed here and now, without waiting for any other thread.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+from millgate.clock import Clock
+from millgate.runtime.cgroup import Cgroup
+from millgate.runtime.handle import Child, Phase
+from millgate.runtime.processes import children_of, prefer_for_oom
+from millgate.runtime.recycle import (
+    LATEST,
+    Because,
+    Ceilings,
+    biggest,
+    data_limit,
+    next_look,
+    next_pod_look,
+    over_ceiling,
+    spare_fits,
+)
+from millgate.runtime.rss import Tree, data_of, pss_of, rss_of
+
+_WALK: Final = 0.5  # seconds between two walks of a tree
+_WORRY: Final = 0.8  # share of the budget from which the page cache is told apart
+_OOM_ABOVE: Final = 500
+#: Seconds that a killed tree has to disappear before the pod's next victim is chosen.
+_PATIENCE: Final = 0.2
+
+
+class Watched:
+    """One tree and when to look at it again."""
+
+    __slots__ = ("child", "children_seen", "due", "replaced", "tree", "walked")
+
+    def __init__(self, child: Child) -> None:
+        self.child = child
+        self.tree = Tree(child.pid)
+        self.due = 0.0
+        self.walked = float("-inf")
+        self.replaced = False
+        self.children_seen: list[int] = []
+
+
+class Memory:
+    """`replace(key, because)` is posted to the io thread when a tree is over its soft ceiling."""
+
+    def __init__(self, ceilings: Ceilings, cgroup: Cgroup | None, slots: int, clock: Clock) -> None:
+        """`cgroup`: whose usage counts against the pod's limit; None: the sizes of our own processes do."""
+        self.replace: Callable[[int, Because], None] = lambda _key, _because: None
+        self.ceilings = ceilings
+        self.cpu = 0.0  # seconds spent here
+        self.largest_overshoot = 0
+        self._cgroup = cgroup
+        self._slots = slots
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._watched: dict[int, Watched] = {}
+        self._baseline = 0
+        self._usage: int | None = None
+        self._oom = cgroup.oom_kills() if cgroup is not None else None
+        self._pod_due = 0.0
+        self._victim_until = 0.0
+        self._stop = threading.Event()
+
+    # --- the io thread ---------------------------------------------------------------------------
+
+    def adopt(self, child: Child) -> None:
+        """A child was born: it goes first when the kernel has to choose."""
+        prefer_for_oom(child.pid, _OOM_ABOVE)
+        with self._lock:
+            self._watched[child.key] = Watched(child)
+
+    def ready(self, child: Child, wanted: int) -> str | None:
+        """Measure a child before its first task and limit it; answers what is wrong with the ceilings."""
+        child.baseline = rss_of(child.pid) or 0
+        self._baseline = child.baseline
+        hard = self.ceilings.hard
+        measured = data_of(child.pid)
+        if hard is not None and measured is not None:
+            limit = data_limit(hard, *measured, self._slots)
+            with suppress(OSError, ValueError):
+                resource.prlimit(child.pid, resource.RLIMIT_DATA, (limit, resource.RLIM_INFINITY))
+                child.limited = True
+        share = pss_of(child.pid) or child.baseline
+        own = pss_of(os.getpid()) or rss_of(os.getpid()) or 0
+        return self.ceilings.check_baseline(child.baseline) or self.ceilings.check_pod(
+            share, own, wanted
+        )
+
+    def room_for_spare(self) -> bool:
+        """Whether one more child fits into the pod now."""
+        return spare_fits(self._usage, self._baseline, self.ceilings)
+
+    def defunct(self, child: Child) -> int:
+        """Ended processes that a child has not reaped, at the last walk."""
+        watched = self._watched.get(child.key)
+        return watched.tree.defunct if watched is not None else 0
+
+    def farewell(self, child: Child) -> bool:
+        """A child is gone; answers whether the kernel has killed for memory since the last one went."""
+        with self._lock:
+            watched = self._watched.pop(child.key, None)
+            if watched is not None:
+                watched.tree.close()
+        if self._cgroup is None:
+            return False
+        before, self._oom = self._oom, self._cgroup.oom_kills()
+        return before is not None and self._oom is not None and self._oom > before
+
+    def stop(self) -> None:
+        """End the watch."""
+        self._stop.set()
+
+    # --- the watch -------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Look, sleep as long as nothing can go wrong, look again."""
+        while not self._stop.is_set():
+            now = self._clock.monotonic()
+            with self._lock:
+                due = min(
+                    (self._look(watched, now) for watched in self._watched.values()),
+                    default=now + LATEST,
+                )
+            if now >= self._pod_due:
+                self._look_at_pod(now)
+            self.cpu = time.thread_time()
+            wake = min(due, self._pod_due)
+            self._stop.wait(max(0.001, wake - self._clock.monotonic()))
+
+    def _look(self, watched: Watched, now: float) -> float:
+        if now < watched.due:
+            return watched.due
+        child, tree = watched.child, watched.tree
+        if now - watched.walked >= _WALK or self._grew(watched):
+            tree.refresh()
+            watched.walked = now
+        bound = min(filter(None, (self.ceilings.soft, self.ceilings.hard)), default=None)
+        size = tree.size(above=bound)
+        child.size = size
+        because = over_ceiling(size, self.ceilings)
+        if because is Because.HARD_MAX_RSS and child.phase is not Phase.DEAD:
+            self.largest_overshoot = max(self.largest_overshoot, size - (self.ceilings.hard or 0))
+            child.kill(because)
+        elif because is Because.MAX_RSS and not watched.replaced and child.phase is Phase.READY:
+            watched.replaced = True
+            self.replace(child.key, because)
+        watched.due = now + next_look(size, self.ceilings)
+        return watched.due
+
+    def _grew(self, watched: Watched) -> bool:
+        """Whether the root has other children than at the last look: cheap, and catches a task that starts one."""
+        if self.ceilings.hard is None and self.ceilings.soft is None:
+            return False
+        children = children_of(watched.child.pid)
+        changed = children != watched.children_seen
+        watched.children_seen = children
+        return changed
+
+    def _look_at_pod(self, now: float) -> None:
+        budget = self.ceilings.budget
+        if budget is None:
+            self._pod_due = now + LATEST
+            return
+        usage = self._usage = self._measure(budget)
+        if usage is None:
+            self._pod_due = now + LATEST
+            return
+        self._pod_due = now + next_pod_look(usage, self.ceilings)
+        if usage > budget and now >= self._victim_until:
+            with self._lock:
+                sizes = {key: watched.tree.rss() for key, watched in self._watched.items()}
+                victim = biggest(sizes)
+                if victim is not None:
+                    self._watched[victim].child.kill(Because.POD_BUDGET)
+                    self._victim_until = now + _PATIENCE
+
+    def _measure(self, budget: int) -> int | None:
+        if self._cgroup is not None:
+            return self._cgroup.working_set(int(budget * _WORRY))
+        total = (rss_of(os.getpid()) or 0) + (rss_of(os.getppid()) or 0)
+        with self._lock:
+            return total + sum(watched.tree.rss() for watched in self._watched.values())
+
+    # --- looking ---------------------------------------------------------------------------------
+
+    @property
+    def usage(self) -> int | None:
+        """Bytes that count against the pod's limit, at the last look."""
+        return self._usage
+
+    def total(self) -> int | None:
+        """Bytes of supervisor and trees together, for the registry; None: not measured yet."""
+        own = rss_of(os.getpid())
+        sizes = [watched.child.size for watched in list(self._watched.values())]
+        if own is None or any(size is None for size in sizes):
+            return None
+        return own + sum(size for size in sizes if size is not None)

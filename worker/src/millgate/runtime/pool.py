@@ -1,0 +1,295 @@
+"""Keeps N children alive: starts, replaces, retires and buries them, each for a said reason. Used by the io thread."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any, Final
+
+from millgate.clock import Clock
+from millgate.errors import EXIT_APP, EXIT_LIMITS
+from millgate.outcome import Interrupted
+from millgate.runtime.capture import Capture
+from millgate.runtime.death import cause, outcome_of
+from millgate.runtime.dispatch import Dispatcher
+from millgate.runtime.handle import Child, Phase
+from millgate.runtime.ledger import Run
+from millgate.runtime.logs import Journal
+from millgate.runtime.memory import Memory
+from millgate.runtime.metrics import Metrics
+from millgate.runtime.processes import describe_status, sweep
+from millgate.runtime.reactor import Reactor
+from millgate.runtime.recycle import Age, Because, Bounds, backoff, over_age
+from millgate.runtime.spawn import Spawner
+from millgate.runtime.verdict import Verdict
+
+#: Seconds that a child may take to import the app.
+START_TIMEOUT: Final = 120.0
+#: Seconds that a child has to end after it was told.
+END_TIMEOUT: Final = 10.0
+#: Replacements in a row, each after one task, at which the ceiling is said to be too low.
+_FUTILE: Final = 5
+
+
+class Pool:
+    """The children. `fatal(code, message)` is called when the worker cannot go on."""
+
+    def __init__(  # noqa: PLR0913 -- everything that a child's life touches, handed in
+        self,
+        wanted: int,
+        bounds: Bounds,
+        *,
+        spawner: Spawner,
+        hello: bytes,
+        reactor: Reactor,
+        dispatcher: Dispatcher,
+        memory: Memory,
+        verdict: Verdict,
+        journal: Journal,
+        metrics: Metrics,
+        clock: Clock,
+    ) -> None:
+        self.children: dict[int, Child] = {}
+        self.wanted = wanted
+        self.tasks: list[Any] | None = None  # what the app has, as a child said it
+        self.fatal: Callable[[int, str], None] = lambda _code, _message: None
+        self.on_frame: Callable[[Child, list[Any]], None] = lambda _child, _frame: None
+        self.on_ready: Callable[[dict[str, Any]], None] = lambda _info: None
+        self._bounds = bounds
+        self._spawner = spawner
+        self._hello = hello
+        self._reactor = reactor
+        self._dispatcher = dispatcher
+        self._memory = memory
+        self._verdict = verdict
+        self._journal = journal
+        self._metrics = metrics
+        self._clock = clock
+        self._keys = itertools.count()
+        self._leaving: set[int] = set()  # READY, to be replaced as soon as a spare is
+        self._failures = 0  # children in a row that came to nothing
+        self._next_start = 0.0
+        self._futile = 0
+
+    # --- starting --------------------------------------------------------------------------------
+
+    def keep(self, now: float) -> None:
+        """Start what is missing, retire whom a spare can replace, and end those that do not end."""
+        self._retire_leaving()
+        while self._missing() and now >= self._next_start:
+            if not self._start(now):
+                break
+        for child in list(self.children.values()):
+            self._hurry(child, now)
+
+    def _missing(self) -> bool:
+        coming = sum(
+            child.phase is Phase.STARTING
+            or (child.phase is Phase.READY and key not in self._leaving)
+            for key, child in self.children.items()
+        )
+        return coming < self.wanted
+
+    def _start(self, now: float) -> bool:
+        try:
+            spawned = self._spawner.start()
+        except OSError as error:
+            self._failed(now, f"cannot start a child: {error}")
+            return False
+        child = Child(next(self._keys), spawned, self._reactor, now)
+        child.on_frame, child.on_end = self._frame, self._ended
+        child.capture = Capture(lambda line: self._printed(child, line))
+        self.children[child.key] = child
+        self._memory.adopt(child)
+        child.send(self._hello)
+        self._journal.say("debug", "child started", child=child.pid)
+        return True
+
+    def _failed(self, now: float, problem: str) -> None:
+        self._failures += 1
+        wait = backoff(self._failures)
+        self._next_start = now + wait
+        self._journal.say("error", "child failed", problem=problem, next_try_in=wait)
+
+    def _printed(self, child: Child, line: str) -> None:
+        run = next((run for _, run in reversed(child.started())), None)
+        self._journal.say("info", "output", run, child=child.pid, text=line)
+
+    def _frame(self, child: Child, frame: list[Any]) -> None:
+        match frame:
+            case ["ready", info]:
+                self._ready(child, info)
+            case ["failed", problem]:
+                child.because = Because.NOT_READY
+                if self.tasks is None:
+                    self.fatal(EXIT_APP, problem)
+                else:
+                    self._failed(self._clock.monotonic(), problem)
+            case ["left", seq]:
+                self._dispatcher.left(child, seq)
+            case _:
+                self.on_frame(child, frame)
+
+    def _ready(self, child: Child, info: dict[str, Any]) -> None:
+        child.phase, child.ready_at = Phase.READY, self._clock.monotonic()
+        first = self.tasks is None
+        problem = self._memory.ready(child, self.wanted)
+        if problem is not None and first:
+            self.fatal(EXIT_LIMITS, problem)
+            return
+        if problem is not None:
+            self._journal.say("error", "ceiling too low", problem=problem)
+        self._failures = 0
+        self.tasks = info["tasks"]
+        self.on_ready(info)
+        took = round(child.ready_at - child.born, 3)
+        self._journal.say("info", "child ready", child=child.pid, rss=child.baseline, seconds=took)
+        self._retire_leaving()
+
+    # --- replacing -------------------------------------------------------------------------------
+
+    def replace(self, key: int, because: Because) -> None:
+        """Have a child replaced between two tasks, its replacement warm first if the pod has room for both."""
+        child = self.children.get(key)
+        if child is None or key in self._leaving or child.phase is not Phase.READY:
+            return
+        child.because = because
+        self._leaving.add(key)
+        self._note_futile(child, because)
+        if not self._memory.room_for_spare():
+            self._retire(child)
+
+    def _note_futile(self, child: Child, because: Because) -> None:
+        self._futile = self._futile + 1 if because is Because.MAX_RSS and child.tasks <= 1 else 0
+        if self._futile == _FUTILE:
+            self._journal.say(
+                "error",
+                "ceiling too low",
+                problem="every child is over --max-rss after its first task; raise it",
+                rss=child.size,
+            )
+
+    def _retire_leaving(self) -> None:
+        fresh = sum(
+            child.phase is Phase.READY and key not in self._leaving
+            for key, child in self.children.items()
+        )
+        working = [self.children[key] for key in self._leaving if key in self.children]
+        for child in [child for child in working if child.phase is Phase.READY]:
+            if fresh + len([c for c in working if c.phase is Phase.READY]) <= self.wanted:
+                return
+            self._retire(child)
+
+    def _retire(self, child: Child) -> None:
+        child.phase = Phase.RETIRING
+        self._dispatcher.add_first(self._dispatcher.take_back(child))
+        self.rest(child)
+
+    def rest(self, child: Child) -> None:
+        """A run of this child has ended: see whether it is its turn to go."""
+        if child.runs:
+            return
+        if child.phase is Phase.RETIRING:
+            child.ask_to_end(self._clock.monotonic())
+            return
+        child.lease = 0.0
+
+    def count(self, child: Child) -> None:
+        """One more task is behind a child."""
+        child.tasks += 1
+        age = Age(
+            child.tasks, self._clock.monotonic() - child.ready_at, self._memory.defunct(child)
+        )
+        because = over_age(age, self._bounds)
+        if because is not None:
+            self.replace(child.key, because)
+
+    def _hurry(self, child: Child, now: float) -> None:
+        if child.phase is Phase.STARTING and now - child.born > START_TIMEOUT:
+            self._failed(now, f"child {child.pid} was not ready in {START_TIMEOUT:.0f}s")
+            child.kill(Because.NOT_READY)
+        elif child.phase is Phase.ENDING and now - child.ending_at > END_TIMEOUT:
+            child.kill(child.because or Because.EXITED)
+
+    def retire_all(self) -> None:
+        """No more children: those that are idle end, the others after their present run."""
+        self.wanted = 0
+        for child in list(self.children.values()):
+            child.because = child.because or Because.DRAINED
+            if child.phase is Phase.STARTING:
+                child.kill(Because.DRAINED)
+            elif child.phase is Phase.READY:
+                self._retire(child)
+
+    # --- the end of one --------------------------------------------------------------------------
+
+    def _ended(self, child: Child) -> None:
+        """Its process is gone: see to what it leaves behind, in /proc and in runs."""
+        because_of_us, was_ready = child.because, child.ready_at > 0
+        status = child.reap()
+        del self.children[child.key]
+        self._leaving.discard(child.key)
+        sweep({other.pid for other in self.children.values()})
+        child.capture.end()
+        oom = self._memory.farewell(child)
+        because = cause(because_of_us, status, oom=oom, limited=child.limited)
+        self._settle_runs(child, because, status)
+        self._report(child, because, status)
+        child.close()
+        if not was_ready and because is Because.EXITED:
+            self._failed(
+                self._clock.monotonic(), f"child {child.pid} ended with {describe_status(status)}"
+            )
+        elif was_ready and child.tasks == 0 and because is Because.EXITED:
+            self._failures += 1
+            self._next_start = self._clock.monotonic() + backoff(self._failures)
+
+    def _settle_runs(self, child: Child, because: Because, status: int) -> None:
+        mark = child.table.started
+        unstarted: list[Run] = []
+        for seq, run in child.runs.items():
+            if seq > mark:
+                unstarted.append(run)
+            elif not run.ended:
+                outcome = outcome_of(run.stopping, because, status)
+                seconds = None
+                if not isinstance(outcome, Interrupted):
+                    seconds = self._clock.monotonic() - child.table.started_at(seq)
+                self._verdict.finish(run, outcome, seconds)
+        child.runs.clear()
+        self._dispatcher.add_first(unstarted)
+
+    def _report(self, child: Child, because: Because, status: int) -> None:
+        self._metrics.add("millgate_recycles_total", reason=str(because))
+        expected = because in (
+            Because.DRAINED,
+            Because.MAX_TASKS,
+            Because.MAX_LIFETIME,
+            Because.MAX_RSS,
+        )
+        self._journal.say(
+            "info" if expected else "warning",
+            "child ended",
+            child=child.pid,
+            reason=str(because),
+            status=describe_status(status),
+            rss=child.size,
+            tasks=child.tasks,
+        )
+
+    # --- looking ---------------------------------------------------------------------------------
+
+    @property
+    def busy(self) -> int:
+        """Runs in progress."""
+        return sum(len(child.started()) for child in list(self.children.values()))
+
+    @property
+    def idle(self) -> bool:
+        """Whether no child has anything to do."""
+        return not any(child.runs for child in self.children.values())
+
+    @property
+    def ready(self) -> int:
+        """Children that work."""
+        return sum(child.phase is Phase.READY for child in list(self.children.values()))

@@ -1,0 +1,155 @@
+"""Linux process trees: who belongs to one, and how all of one is ended. The only place that speaks to prctl.
+
+A child is a *subreaper*: whatever a task leaves behind, double-forked and in a session of its own, stays under it, and
+falls to the supervisor only when the child has died. So a stranger among one's children comes from a dead tree.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+from collections.abc import Collection, Iterable
+from pathlib import Path
+from typing import Final
+
+_PR_SET_PDEATHSIG: Final = 1
+_PR_SET_CHILD_SUBREAPER: Final = 36
+_ROUNDS: Final = 1000  # a process that forks for ever loses against this many rounds of SIGKILL
+#: The two links of a directory itself; each thread adds one to /proc/PID/task.
+_OWN_LINKS: Final = 2
+
+
+def _prctl(option: int, value: int) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), f"prctl({option})")
+
+
+def become_subreaper() -> None:
+    """Orphans among the descendants become children of this process."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def die_with_parent(parent: int) -> bool:
+    """Ask the kernel for SIGKILL when the parent's thread that forked us ends; False: it has ended already."""
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    return os.getppid() == parent
+
+
+def _read(path: str) -> bytes:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        return os.read(descriptor, 65536)
+    except OSError:
+        return b""
+    finally:
+        os.close(descriptor)
+
+
+def children_of(pid: int) -> list[int]:
+    """The living and defunct children of a process, those that its other threads forked included."""
+    try:
+        threads = os.stat(f"/proc/{pid}/task").st_nlink - _OWN_LINKS  # noqa: PTH116 -- a hot path
+        if threads <= 1:
+            return [int(word) for word in _read(f"/proc/{pid}/task/{pid}/children").split()]
+        names = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208 -- a hot path
+    except OSError:
+        return []
+    found: list[int] = []
+    for thread in names:
+        found += [int(word) for word in _read(f"/proc/{pid}/task/{thread}/children").split()]
+    return found
+
+
+def tree_of(root: int) -> list[int]:
+    """`root` and all its descendants; the root first, whether it lives or not."""
+    found, todo = [], [root]
+    while todo:
+        pid = todo.pop()
+        found.append(pid)
+        todo += children_of(pid)
+    return found
+
+
+def kill(pid: int, number: int = signal.SIGKILL) -> bool:
+    """Send a signal to a process that may be gone; answers whether it was there."""
+    try:
+        os.kill(pid, number)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
+
+
+def kill_tree(root: int) -> int:
+    """SIGKILL a root and all that is found under it now; answers how many were signalled.
+
+    What forks in between is caught by the sweep of whoever is the subreaper above.
+    """
+    return sum(kill(pid) for pid in tree_of(root))
+
+
+def sweep(mine: Collection[int]) -> int:
+    """Kill and reap every child of this process that is not in `mine`; answers how many there were.
+
+    Reaps by number, never "any", so that no exit status is stolen from somebody who waits for it.
+    """
+    killed = 0
+    for _ in range(_ROUNDS):
+        strangers = [pid for pid in children_of(os.getpid()) if pid not in mine]
+        if not strangers:
+            break
+        for pid in strangers:
+            killed += kill(pid)
+        for pid in strangers:
+            reap(pid)
+    return killed
+
+
+def reap(pid: int, *, block: bool = True) -> int | None:
+    """The exit status of a child as `waitpid` says it; None: it still lives, or somebody else has reaped it."""
+    try:
+        found, status = os.waitpid(pid, 0 if block else os.WNOHANG)
+    except ChildProcessError:
+        return None
+    return status if found else None
+
+
+def alive(pid: int) -> bool:
+    """Whether a process exists and is not defunct."""
+    data = _read(f"/proc/{pid}/stat")
+    return bool(data) and data[data.rindex(b")") + 2 : data.rindex(b")") + 3] not in (b"Z", b"X")
+
+
+def defunct(pids: Iterable[int]) -> int:
+    """How many of the processes have ended and wait to be reaped."""
+    return sum(not alive(pid) for pid in pids)
+
+
+def prefer_for_oom(pid: int, above: int) -> int:
+    """Make the kernel's OOM killer choose `pid` before this process; answers the score that was set.
+
+    Raising a score needs no privilege. A container of the lowest class has 1000 already, then nothing is gained.
+    """
+    own = int(_read("/proc/self/oom_score_adj") or b"0")
+    score = min(1000, own + above)
+    try:
+        Path(f"/proc/{pid}/oom_score_adj").write_text(str(score))
+    except OSError:
+        return own
+    return score
+
+
+def describe_status(status: int) -> str:
+    """An exit status in words: "exit code 3", "SIGKILL"."""
+    code = os.waitstatus_to_exitcode(status)
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return signal.Signals(-code).name
+    except ValueError:
+        return f"signal {-code}"

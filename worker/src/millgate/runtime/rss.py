@@ -1,0 +1,106 @@
+"""Memory of process trees: resident pages through kept descriptors, and the shared ones told apart before a kill.
+
+RSS counts a page that forks share once for each of them; PSS counts it once, at a thousand times the cost. So RSS is
+the filter and PSS the verdict, for trees of more than one process.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from millgate.runtime.processes import alive, tree_of
+
+PAGE: Final = os.sysconf("SC_PAGE_SIZE")
+
+
+def rss_of(pid: int) -> int | None:
+    """Resident bytes of one process; None: it is gone."""
+    fields = _words(f"/proc/{pid}/statm")
+    return int(fields[1]) * PAGE if fields else None
+
+
+def pss_of(pid: int) -> int | None:
+    """Bytes of one process with shared pages divided among those that share; None: gone, or the kernel cannot say."""
+    return _kilobytes(f"/proc/{pid}/smaps_rollup", b"Pss:")
+
+
+def data_of(pid: int | str) -> tuple[int, int] | None:
+    """Bytes of writable private address space, and of resident anonymous memory; None: it is gone."""
+    data = _kilobytes(f"/proc/{pid}/status", b"VmData:")
+    anonymous = _kilobytes(f"/proc/{pid}/status", b"RssAnon:")
+    return None if data is None or anonymous is None else (data, anonymous)
+
+
+@dataclass(slots=True)
+class Tree:
+    """One tree's descriptors; `close` when its root is gone. Used by one thread."""
+
+    root: int
+    walk: Callable[[int], list[int]] = tree_of
+    _statm: dict[int, int] = field(default_factory=dict)
+    defunct: int = 0
+
+    def refresh(self) -> None:
+        """Walk the tree again: new processes are found, ended ones let go."""
+        pids = self.walk(self.root)
+        for gone in self._statm.keys() - set(pids):
+            os.close(self._statm.pop(gone))
+        self.defunct = 0
+        for pid in pids:
+            if pid not in self._statm:
+                self._open(pid)
+            if pid != self.root and len(pids) > 1 and not alive(pid):
+                self.defunct += 1
+
+    def _open(self, pid: int) -> None:
+        try:
+            self._statm[pid] = os.open(f"/proc/{pid}/statm", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return  # it ended between the walk and here
+
+    def rss(self) -> int:
+        """Resident bytes of all that the last walk found, shared pages counted for each."""
+        total = 0
+        for pid, descriptor in list(self._statm.items()):
+            try:
+                total += int(os.pread(descriptor, 128, 0).split(None, 2)[1]) * PAGE
+            except (OSError, IndexError):
+                os.close(self._statm.pop(pid))
+        return total
+
+    def size(self, above: int | None = None) -> int:
+        """Bytes that the tree really has. Shared pages are told apart only when RSS is over `above`."""
+        total = self.rss()
+        if above is None or total <= above or len(self._statm) < 2:
+            return total
+        shares = [pss_of(pid) for pid in list(self._statm)]
+        known = [share for share in shares if share is not None]
+        return sum(known) if known else total
+
+    def close(self) -> None:
+        """Let all descriptors go."""
+        for descriptor in self._statm.values():
+            os.close(descriptor)
+        self._statm.clear()
+
+
+def _words(path: str) -> list[bytes]:
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123 -- measured: half the cost of Path.read_bytes
+            return file.read().split()
+    except OSError:
+        return []
+
+
+def _kilobytes(path: str, key: bytes) -> int | None:
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123 -- as above
+            for line in file:
+                if line.startswith(key):
+                    return int(line.split()[1]) * 1024
+    except OSError:
+        return None
+    return None

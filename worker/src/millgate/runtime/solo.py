@@ -1,0 +1,108 @@
+"""One job at a time, in the main thread: timeouts interrupt anything, and a kill hits one task. The way of one slot."""
+
+from __future__ import annotations
+
+import signal
+from typing import Any
+
+from millgate import execute
+from millgate.errors import SoftTimeout
+from millgate.execute import Job
+from millgate.outcome import Outcome
+from millgate.runtime.station import Station
+from millgate.runtime.table import LOOK
+
+
+class Solo:
+    """Runs plain tasks directly, coroutines in a loop that it keeps. asyncio is imported only if the app needs it."""
+
+    def __init__(self, station: Station) -> None:
+        self._station = station
+        self._running = 0  # the number that may be interrupted; 0: none
+        self._told = False
+        self._loop: Any = None
+        self._coroutine: Any = None  # its asyncio task
+
+    def begin(self) -> None:
+        """Run the app's on_start hooks. Raises what they raise."""
+        signal.signal(LOOK, self._look)
+        app = self._station.app
+        if not app.needs_loop:
+            execute.start(app)
+            return
+        import asyncio
+
+        self._loop = asyncio.new_event_loop()
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_until_complete(execute.start_async(app))
+
+    def work(self) -> None:
+        """Until the supervisor wants no more."""
+        link = self._station.link
+        while True:
+            jobs = link.next_jobs()
+            if jobs is None:
+                return
+            for fields in jobs:
+                self._one(fields)
+
+    def end(self) -> None:
+        """Run the app's on_stop hooks. Raises what they raise."""
+        app = self._station.app
+        if self._loop is None:
+            execute.stop(app)
+            return
+        try:
+            self._loop.run_until_complete(execute.stop_async(app))
+            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        finally:
+            self._loop.close()
+
+    def _one(self, fields: list[Any]) -> None:
+        station = self._station
+        taken = station.take(fields)
+        if taken is None:
+            return
+        seq, job = taken
+        began = station.clock.monotonic()
+        outcome = station.guarded(seq, lambda: self._run(seq, job)) if isinstance(job, Job) else job
+        self._running = 0
+        station.report(seq, outcome, station.clock.monotonic() - began)
+
+    def _run(self, seq: int, job: Job) -> Outcome:
+        self._told = False
+        if not self._station.is_async(job):
+            self._running = seq
+            try:
+                return self._station.run(seq, job)
+            finally:
+                self._running = 0
+        return self._run_async(seq, job)
+
+    def _run_async(self, seq: int, job: Job) -> Outcome:
+        station = self._station
+        made = execute.run_async(station.app, job, station.around(seq))
+        self._coroutine = self._loop.create_task(made)
+        self._running = seq
+        try:
+            outcome: Outcome = self._loop.run_until_complete(self._coroutine)
+            return outcome
+        finally:
+            self._running, self._coroutine = 0, None
+
+    def _look(self, _number: int, _frame: Any) -> None:
+        seq, table = self._running, self._station.table
+        if not seq or self._told:
+            return
+        if self._coroutine is not None:
+            if table.soft_expired(seq) or table.cancelled(seq):
+                self._told = True
+                self._loop.call_soon_threadsafe(self._coroutine.cancel)
+            return
+        if not table.soft_expired(seq):
+            return
+        if self._station.link.critical:
+            self._station.link.deferred = lambda: self._look(0, None)
+            return
+        self._told = True
+        raise SoftTimeout

@@ -1,0 +1,156 @@
+"""Where a child runs its jobs: what every way of running has in common, from a job's fields to the result's frame."""
+
+from __future__ import annotations
+
+import resource
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final
+
+from millgate import execute
+from millgate.app import App
+from millgate.clock import Clock
+from millgate.errors import NotDecodable
+from millgate.execute import Job
+from millgate.outcome import Failure, Outcome, Raised, Reason, Rejected
+from millgate.runtime import wire
+from millgate.runtime.link import Link
+from millgate.runtime.states import load_state
+from millgate.runtime.table import Table
+
+#: Bytes by which a child that ran into its data limit raises it, to be able to report that.
+_REPORT_ROOM: Final = 32 * 2**20
+_CLOSE: Final = 8 * 2**20
+
+
+class Around:
+    """What a running task asks and tells, answered by page and link."""
+
+    __slots__ = ("_link", "_table", "seq")
+
+    def __init__(self, seq: int, link: Link, table: Table) -> None:
+        self.seq = seq
+        self._link = link
+        self._table = table
+
+    def progress(self, value: bytes) -> None:
+        self._link.send(["tell", self.seq, value])
+
+    def cancelled(self) -> bool:
+        return self._table.cancelled(self.seq)
+
+    def soft_expired(self) -> bool:
+        return self._table.soft_expired(self.seq)
+
+    def acquire(self, name: str, ttl: float, wait: float) -> int | None:
+        fence: int | None = self._link.ask(self.seq, "acquire_lock", name, ttl, wait)
+        return fence
+
+    def release(self, name: str, fence: int) -> bool:
+        return bool(self._link.ask(self.seq, "release_lock", name, fence))
+
+
+class Station:
+    """Shared by the runs of one child."""
+
+    def __init__(self, app: App, link: Link, table: Table, clock: Clock) -> None:
+        self.app = app
+        self.link = link
+        self.table = table
+        self.clock = clock
+
+    def take(self, fields: list[Any]) -> tuple[int, Job | Outcome] | None:
+        """Take up one job: its number, and the job or what makes it impossible; None: it was taken back."""
+        seq, claim, gathered, payload_max = wire.claim_of(fields)
+        if not self.table.take(seq, self.clock.monotonic()):
+            self.link.send(["left", seq])
+            return None
+        try:
+            message = claim.message()
+            states = None if gathered is None else tuple(load_state(state) for state in gathered)
+        except NotDecodable as error:
+            failure = Failure("millgate.errors.NotDecodable", str(error))
+            return seq, Rejected(failure, Reason.UNDECODABLE)
+        job = Job(
+            message,
+            attempt=claim.attempt,
+            failures=claim.failures,
+            losses=claim.losses,
+            interruptions=claim.interruptions,
+            gathered=states,
+            payload_max=payload_max,
+        )
+        return seq, job
+
+    def is_async(self, job: Job) -> bool:
+        """Whether the job's task is a coroutine function."""
+        spec = self.app.spec(job.message.task)
+        return spec is not None and spec.is_async
+
+    def around(self, seq: int) -> Around:
+        """The surroundings of one run."""
+        return Around(seq, self.link, self.table)
+
+    def run(self, seq: int, job: Job) -> Outcome:
+        """Run a plain task in this thread."""
+        return execute.run(self.app, job, self.around(seq))
+
+    def report(self, seq: int, outcome: Outcome, seconds: float) -> None:
+        """Send the result, everything printed before it."""
+        if isinstance(outcome, Raised):
+            outcome = _named(outcome)
+        flush()
+        try:
+            self.link.send(["done", seq, seconds, wire.dump_outcome(outcome)])
+        except wire.FrameTooLarge as error:
+            failure = Failure("millgate.errors.PayloadTooLarge", f"the result: {error}")
+            refused = Rejected(failure, Reason.RESULT_REFUSED)
+            self.link.send(["done", seq, seconds, wire.dump_outcome(refused)])
+
+    def guarded(self, seq: int, call: Callable[[], Outcome]) -> Outcome:
+        """The call's outcome, or what it means that it raised all the same: memory gone while it was reported."""
+        try:
+            return call()
+        except MemoryError:
+            raise_limit()
+            failure = Failure("builtins.MemoryError", "out of memory, even to say where")
+            return Raised(failure, Reason.MEMORY_EXCEEDED)
+        except BaseException as error:  # noqa: BLE001 -- a signal between the task's end and here
+            failure = Failure(f"{type(error).__module__}.{type(error).__qualname__}", str(error))
+            timed_out = self.table.soft_expired(seq)
+            return Raised(failure, Reason.TIMED_OUT if timed_out else Reason.FAILED)
+
+
+def flush() -> None:
+    """Hand over what was printed. A task may have closed or replaced the streams."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError, AttributeError):
+            continue
+
+
+def _named(outcome: Raised) -> Raised:
+    """Errors that come of the data limit are called what they are."""
+    if outcome.reason is Reason.MEMORY_EXCEEDED:
+        raise_limit()
+    elif outcome.failure.message.startswith("can't start new thread") and _near_limit():
+        raise_limit()
+        return replace(outcome, reason=Reason.MEMORY_EXCEEDED)
+    return outcome
+
+
+def raise_limit() -> None:
+    """Make room to report; the supervisor replaces this child."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    if soft != resource.RLIM_INFINITY:
+        resource.setrlimit(resource.RLIMIT_DATA, (soft + _REPORT_ROOM, hard))
+
+
+def _near_limit() -> bool:
+    from millgate.runtime.rss import data_of
+
+    soft, _ = resource.getrlimit(resource.RLIMIT_DATA)
+    measured = data_of("self")
+    return soft != resource.RLIM_INFINITY and measured is not None and measured[0] + _CLOSE >= soft

@@ -1,0 +1,158 @@
+"""What a worker says of itself: to probes, to the registry, to Prometheus, and to whoever asks /status."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from millgate.fleet import Beat, WorkerState
+from millgate.runtime.handle import Child, Phase
+from millgate.runtime.rss import rss_of
+
+if TYPE_CHECKING:
+    from millgate.runtime.worker import Worker
+
+#: Seconds without a sign of life from the io thread, and from the broker thread, whose calls have deadlines.
+_IO_STUCK: Final = 15.0
+_BROKER_STUCK: Final = 90.0
+_NAMES: Final = 20
+
+
+class Status:
+    """Reads; changes nothing. Called from several threads."""
+
+    def __init__(self, worker: Worker) -> None:
+        self.registered = False
+        self.scheduling = False
+        self._worker = worker
+
+    # --- probes ----------------------------------------------------------------------------------
+
+    def alive(self) -> str | None:
+        """What is wrong with the loops; never whether the broker answers. None: nothing."""
+        worker = self._worker
+        if worker.pulse.age() > _IO_STUCK:
+            return f"the io thread has not come round for {worker.pulse.age():.0f}s"
+        turned = worker.clock.monotonic() - worker.loop.turned
+        if self.registered and turned > _BROKER_STUCK:
+            return f"the broker thread has not come round for {turned:.0f}s"
+        return None
+
+    def ready(self) -> str | None:
+        """Why this worker should not count as working; None: it should."""
+        worker = self._worker
+        if not self.registered:
+            return "not registered with the broker yet"
+        if worker.pool.tasks is None:
+            return "no child has imported the app yet"
+        if worker.floor.drain.began is not None:
+            return "draining"
+        if worker.leases.state is WorkerState.FENCED and worker.ledger.empty:
+            return "fenced and idle"
+        return None
+
+    # --- figures ---------------------------------------------------------------------------------
+
+    def beat(self) -> Beat:
+        """For the registry."""
+        worker = self._worker
+        busy = worker.pool.busy
+        now = worker.clock.monotonic()
+        ages = [child.oldest(now) for child in list(worker.pool.children.values())]
+        recycles = worker.metrics.by_label("millgate_recycles_total", "reason")
+        return Beat(
+            busy=busy,
+            buffered=max(0, worker.ledger.active - busy),
+            revision=worker.policies.revision,
+            rss=worker.memory.total(),
+            oldest=max((age for age in ages if age is not None), default=None),
+            draining=worker.floor.drain.began is not None,
+            detail={"children": worker.pool.ready, "recycles": recycles} | self._unknown(),
+        )
+
+    def _unknown(self) -> dict[str, Any]:
+        names = dict(list(self._worker.intake.unknown.items())[:_NAMES])
+        return {"unknown": names} if names else {}
+
+    def metrics_text(self) -> str:
+        """All metrics, the gauges as they are now."""
+        worker = self._worker
+        put = worker.metrics.set
+        busy = worker.pool.busy
+        put("millgate_busy", busy)
+        put("millgate_buffered", max(0, worker.ledger.active - busy))
+        put("millgate_unsettled", worker.ledger.waiting)
+        put("millgate_broker_up", float(worker.connection.up))
+        put("millgate_draining", float(worker.floor.drain.began is not None))
+        put("millgate_memory_limit_bytes", worker.memory.ceilings.pod)
+        put("millgate_watch_seconds_total", worker.memory.cpu)
+        put("millgate_rss_bytes", rss_of_self(), process="supervisor")
+        children = list(worker.pool.children.values())
+        put("millgate_rss_bytes", _sum(children), process="children")
+        for phase in Phase:
+            count = sum(child.phase is phase for child in children)
+            put("millgate_children", count, phase=phase.value)
+        return worker.metrics.text()
+
+    def as_dict(self) -> dict[str, Any]:
+        """All that helps somebody who wonders what this worker does. JSON types, no secrets."""
+        worker = self._worker
+        now = worker.clock.monotonic()
+        ceilings = worker.memory.ceilings
+        return {
+            "name": worker.ref.name,
+            "incarnation": worker.ref.incarnation,
+            "state": str(worker.leases.state),
+            "broker": worker.connection.name,
+            "broker_up": worker.connection.up,
+            "revision": worker.policies.revision,
+            "draining": worker.floor.drain.began is not None,
+            "alive": self.alive() or "ok",
+            "ready": self.ready() or "ok",
+            "claims": {"active": worker.ledger.active, "unsettled": worker.ledger.waiting},
+            "memory": {
+                "usage": worker.memory.usage,
+                "pod_limit": ceilings.pod,
+                "max_rss": ceilings.soft,
+                "hard_max_rss": ceilings.hard,
+                "supervisor": rss_of_self(),
+            },
+            "recycles": worker.metrics.by_label("millgate_recycles_total", "reason"),
+            "unknown_tasks": dict(worker.intake.unknown),
+            "learned_seconds": worker.runtimes.snapshot(),
+            "children": [_child(child, now) for child in list(worker.pool.children.values())],
+        }
+
+
+def rss_of_self() -> int | None:
+    """Resident bytes of this process."""
+    import os
+
+    return rss_of(os.getpid())
+
+
+def _sum(children: list[Child]) -> int | None:
+    sizes = [child.size for child in children if child.size is not None]
+    return sum(sizes) if len(sizes) == len(children) else None
+
+
+def _child(child: Child, now: float) -> dict[str, Any]:
+    return {
+        "pid": child.pid,
+        "phase": child.phase.value,
+        "leaving_because": str(child.because) if child.because else None,
+        "rss": child.size,
+        "baseline": child.baseline or None,
+        "tasks": child.tasks,
+        "seconds": round(now - child.born, 1),
+        "buffered": len(child.buffered()),
+        "runs": [
+            {
+                "id": run.claim.id,
+                "task": run.task,
+                "topic": run.claim.topic,
+                "attempt": run.claim.attempt,
+                "seconds": round(now - child.table.started_at(seq), 3),
+            }
+            for seq, run in child.started()
+        ],
+    }

@@ -1,0 +1,111 @@
+"""The page that a child and its supervisor share: who has started, what to leave alone, what to stop. No locks.
+
+Each word has one writer. A reader sees a word whole (aligned, 64 bits), and an old value at worst.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import signal
+from typing import Final
+
+# words written by the child
+_STARTED: Final = 0  # highest number that was taken up
+# words written by the supervisor
+_RECALL_FROM: Final = 8
+_RECALL_TO: Final = 9
+_HEAD: Final = 16  # words before the first row
+_ROW: Final = 4  # words of a row: start time, cancelled, soft-expired, spare
+_NANO: Final = 1_000_000_000
+#: The signal that makes a child look at its page.
+LOOK: Final = signal.SIGRTMIN + 7
+#: Numbers that may be in a child at once beside its slots: two frames.
+BUFFERED: Final = 32
+
+
+def rows_for(slots: int) -> int:
+    """Rows enough for all numbers that can be in a child at once: a power of two."""
+    return 1 << (slots + BUFFERED).bit_length()
+
+
+class Table:
+    """One child's page, seen by either side. Numbers (`seq`) are given out by the supervisor and only grow."""
+
+    def __init__(self, descriptor: int, slots: int) -> None:
+        self.descriptor = descriptor
+        self._rows = rows_for(slots)
+        self._map = mmap.mmap(descriptor, self.size(slots))
+        self._words = memoryview(self._map).cast("Q")
+
+    @staticmethod
+    def size(slots: int) -> int:
+        """Bytes of the page, whole pages."""
+        return -(-(_HEAD + _ROW * rows_for(slots)) * 8 // mmap.PAGESIZE) * mmap.PAGESIZE
+
+    @classmethod
+    def create(cls, slots: int) -> Table:
+        """A fresh page, its descriptor to be handed to the child."""
+        descriptor = os.memfd_create("millgate", os.MFD_CLOEXEC)
+        os.ftruncate(descriptor, cls.size(slots))
+        return cls(descriptor, slots)
+
+    def close(self) -> None:
+        """Unmap and close."""
+        self._words.release()
+        self._map.close()
+        os.close(self.descriptor)
+
+    def _row(self, seq: int) -> int:
+        return _HEAD + _ROW * (seq % self._rows)
+
+    # --- the child -------------------------------------------------------------------------------
+
+    def take(self, seq: int, now: float) -> bool:
+        """The child takes up `seq` at `now`; False: it was taken back, leave it alone.
+
+        The order matters: first say that it is taken, then look whether it was taken back.
+        """
+        words = self._words
+        words[self._row(seq)] = int(now * _NANO)
+        words[_STARTED] = seq
+        return not words[_RECALL_FROM] <= seq <= words[_RECALL_TO]
+
+    def cancelled(self, seq: int) -> bool:
+        """Whether the run was told to stop for good."""
+        return self._words[self._row(seq) + 1] == seq
+
+    def soft_expired(self, seq: int) -> bool:
+        """Whether the run was told to come to an end."""
+        return self._words[self._row(seq) + 2] == seq
+
+    # --- the supervisor --------------------------------------------------------------------------
+
+    @property
+    def started(self) -> int:
+        """The highest number that the child has taken up; 0: none yet."""
+        return self._words[_STARTED]
+
+    def started_at(self, seq: int) -> float:
+        """When the run of `seq`, which has started, did so; monotonic seconds."""
+        return self._words[self._row(seq)] / _NANO
+
+    def recall(self, first: int, last: int) -> None:
+        """Tell the child to leave alone what it has not started of first…last.
+
+        Wait a millisecond, then read `started`: what is above it is taken back; of the rest the child says itself
+        whether it left it alone. A range that the child has not passed yet is widened, never lost.
+        """
+        words = self._words
+        if words[_RECALL_TO] > words[_STARTED]:
+            first = min(first, words[_RECALL_FROM])
+        words[_RECALL_FROM] = first
+        words[_RECALL_TO] = last
+
+    def cancel(self, seq: int) -> None:
+        """Tell the run to stop for good."""
+        self._words[self._row(seq) + 1] = seq
+
+    def expire(self, seq: int) -> None:
+        """Tell the run to come to an end."""
+        self._words[self._row(seq) + 2] = seq

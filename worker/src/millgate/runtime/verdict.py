@@ -1,0 +1,132 @@
+"""What is made of a run's end: the outcome as the supervisor sees it, its settlement, one log line, and the figures."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import Final
+
+from millgate.outcome import (
+    Cancelled,
+    Died,
+    Failure,
+    Interrupted,
+    Outcome,
+    Raised,
+    Reason,
+    Rejected,
+    RetryRequested,
+    Returned,
+)
+from millgate.runtime.ledger import Ledger, Run
+from millgate.runtime.logs import Journal
+from millgate.runtime.metrics import Metrics
+from millgate.runtime.recycle import Because
+from millgate.settlement import Ack, Bury, Drop, Later, Settlement, settle
+
+_MEMORY_ERROR: Final = "MemoryError"
+_SOFT_TIMEOUT: Final = "SoftTimeout"
+_TEXT: Final = 500  # characters of an error's message in a log line
+
+
+def seen(run: Run, outcome: Outcome) -> Outcome:
+    """The outcome that a child reported, with what only the supervisor knows. Pure."""
+    match outcome:
+        case Returned():
+            return outcome  # whatever was asked of it, it has done its work
+        case _ if run.stopping is Because.CANCELLED:
+            return Cancelled()
+        case Raised(failure) | RetryRequested(failure=failure) if run.drained and _is(
+            failure, _SOFT_TIMEOUT
+        ):
+            return Interrupted()
+        case Raised(failure, Reason.FAILED) if run.soft and _is(failure, _SOFT_TIMEOUT):
+            return replace(outcome, reason=Reason.TIMED_OUT)
+        case Raised(failure, Reason.FAILED) if _is(failure, _MEMORY_ERROR):
+            return replace(outcome, reason=Reason.MEMORY_EXCEEDED)
+    return outcome
+
+
+def _is(failure: Failure, name: str) -> bool:
+    return failure.error.rpartition(".")[2] == name
+
+
+class Verdict:
+    """Ends runs. Used by the io thread and the broker thread."""
+
+    def __init__(self, ledger: Ledger, journal: Journal, metrics: Metrics) -> None:
+        self._ledger = ledger
+        self._journal = journal
+        self._metrics = metrics
+
+    def finish(self, run: Run, outcome: Outcome, seconds: float | None = None) -> None:
+        """The run has ended so; `seconds` is how long it took, None when it did not run or nobody knows."""
+        settlement = settle(run.claim, outcome, run.terms.retry, random.random())  # noqa: S311 -- spreads retries
+        self._metrics.ended(run, _word(outcome, settlement), seconds)
+        self._log(run, outcome, settlement, seconds)
+        self._ledger.settle(run, settlement)
+
+    def give_back(self, run: Run, delay: float = 0.0) -> None:
+        """The run did not start; nobody is charged."""
+        self.finish(run, Interrupted(delay))
+
+    def _log(
+        self, run: Run, outcome: Outcome, settlement: Settlement, seconds: float | None
+    ) -> None:
+        level = _level(outcome, settlement)
+        if not self._journal.enabled(level):
+            return
+        fields: dict[str, object] = {} if seconds is None else {"seconds": round(seconds, 6)}
+        failure = getattr(outcome, "failure", None)
+        if failure is not None:
+            fields |= {"error": failure.error, "message": failure.message[:_TEXT]}
+        if isinstance(settlement, Later):
+            fields |= {"delay": round(settlement.delay, 3), "charge": str(settlement.charge)}
+        if isinstance(settlement, Bury):
+            fields["reason"] = str(settlement.reason)
+        if isinstance(settlement, Bury) and failure is not None:
+            fields["traceback"] = failure.traceback
+        self._journal.say(level, _event(settlement), run, **fields)
+
+
+def _level(outcome: Outcome, settlement: Settlement) -> str:
+    match settlement:
+        case Ack():
+            return "debug"
+        case Bury():
+            return "error"
+        case Later() if isinstance(outcome, Interrupted):
+            return "info"
+        case Later():
+            return "warning"
+    return "info"
+
+
+def _event(settlement: Settlement) -> str:
+    match settlement:
+        case Ack():
+            return "task succeeded"
+        case Later():
+            return "task goes back"
+        case Bury():
+            return "task buried"
+        case Drop():
+            return "task cancelled"
+
+
+def _word(outcome: Outcome, settlement: Settlement) -> str:
+    """The outcome in one word, for a metric's label."""
+    match outcome:
+        case Returned():
+            return "succeeded"
+        case Interrupted():
+            return "interrupted"
+        case Cancelled():
+            return "cancelled"
+        case RetryRequested():
+            return "retried"
+        case Rejected():
+            return "buried"
+        case Died(reason) | Raised(reason=reason):
+            ended = "buried" if isinstance(settlement, Bury) else "failed"
+            return ended if reason is Reason.FAILED else f"{ended}:{reason}"

@@ -1,0 +1,208 @@
+"""Frames between supervisor and child: a length, then msgpack. Bounded: a length over the bound is refused before
+anything is allocated for it. Pure, but for the reader's receive call.
+
+Down: ["hello", …], ["run", [job, …]], ["answer", request, …]. Up: ["ready", …], ["done", …], ["left", seq], ["ask", …].
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import msgpack
+
+from millgate.errors import NotDecodable
+from millgate.message import Claim, pack, unpack
+from millgate.outcome import (
+    Cancelled,
+    Died,
+    Failure,
+    Interrupted,
+    Outcome,
+    Raised,
+    Reason,
+    Rejected,
+    RetryRequested,
+    Returned,
+)
+
+#: Most bytes of one frame; a topic's largest payload is 16 MiB, a result may hold as much, and a frame has several.
+MAX_FRAME: Final = 64 * 2**20
+#: Bytes read at once; longer frames get a buffer of their own size.
+_CHUNK: Final = 256 * 1024
+_LENGTH: Final = struct.Struct("<I")
+
+
+class FrameTooLarge(NotDecodable):
+    """A frame is larger than the bound; nothing of it was read or sent."""
+
+
+def encode(value: Any) -> bytes:
+    """One frame. Raises FrameTooLarge, and what msgpack raises for values that are not plain."""
+    body: bytes = msgpack.packb(value, use_bin_type=True)
+    if len(body) > MAX_FRAME:
+        raise FrameTooLarge(f"a frame of {len(body)} bytes is over the bound of {MAX_FRAME}")
+    return _LENGTH.pack(len(body)) + body
+
+
+def decode(body: bytes | bytearray | memoryview) -> Any:
+    """The value of one frame's body. Raises NotDecodable."""
+    try:
+        return msgpack.unpackb(body, raw=False, strict_map_key=False)
+    except (ValueError, TypeError, msgpack.exceptions.UnpackException) as error:
+        raise NotDecodable(f"not a frame: {error}") from error
+
+
+class Reader:
+    """Cuts a stream into frames. `receive` fills a buffer like `socket.recv_into`; it answers 0 at the end."""
+
+    def __init__(self, receive: Callable[[memoryview], int], bound: int = MAX_FRAME) -> None:
+        self._receive = receive
+        self._bound = bound
+        self._chunk = bytearray(_CHUNK)
+        self._rest = b""
+        self._long: bytearray | None = None  # a frame that did not fit into what was read
+        self._filled = 0
+
+    def read(self) -> list[Any] | None:
+        """The frames that one receive completes, maybe none; None: the other end has closed.
+
+        Raises what `receive` raises (BlockingIOError included), FrameTooLarge and NotDecodable.
+        """
+        if self._long is not None:
+            return self._fill(self._long)
+        count = self._receive(memoryview(self._chunk))
+        if count == 0:
+            return None
+        data = self._rest + bytes(memoryview(self._chunk)[:count])
+        return list(self._cut(data))
+
+    def _fill(self, long: bytearray) -> list[Any] | None:
+        count = self._receive(memoryview(long)[self._filled :])
+        if count == 0:
+            return None
+        self._filled += count
+        if self._filled < len(long):
+            return []
+        self._long = None
+        return [decode(long)]
+
+    def _cut(self, data: bytes) -> Iterator[Any]:
+        start, end = 0, len(data)
+        while end - start >= _LENGTH.size:
+            (length,) = _LENGTH.unpack_from(data, start)
+            if length > self._bound:
+                raise FrameTooLarge(f"a frame of {length} bytes is over the bound of {self._bound}")
+            if end - start - _LENGTH.size < length:
+                if length > _CHUNK:
+                    self._begin_long(data[start + _LENGTH.size :], length)
+                    start = end
+                break
+            start += _LENGTH.size
+            yield decode(memoryview(data)[start : start + length])
+            start += length
+        self._rest = data[start:]
+
+    def _begin_long(self, beginning: bytes, length: int) -> None:
+        self._long = bytearray(length)
+        self._long[: len(beginning)] = beginning
+        self._filled = len(beginning)
+
+
+# --- jobs ----------------------------------------------------------------------------------------
+
+
+def job(
+    seq: int, claim: Claim, gathered: list[Any] | None = None, payload_max: int | None = None
+) -> list[Any]:
+    """One claim on its way to a child; its token stays here. `payload_max` bounds the next step of its chain."""
+    return [
+        seq,
+        claim.id,
+        claim.topic,
+        claim.record,
+        claim.attempt,
+        claim.failures,
+        claim.losses,
+        claim.interruptions,
+        claim.priority,
+        claim.key,
+        claim.result_ttl,
+        claim.group,
+        gathered,
+        payload_max,
+    ]
+
+
+def claim_of(fields: list[Any]) -> tuple[int, Claim, list[Any] | None, int | None]:
+    """What `job` wrote: number, claim (without token), states that go in first, bound. Raises NotDecodable."""
+    try:
+        seq, id_, topic, record, attempt, failures, losses, interruptions = fields[:8]
+        priority, key, result_ttl, group, gathered, payload_max = fields[8:]
+    except ValueError as error:
+        raise NotDecodable(f"not a job: {error}") from error
+    claim = Claim(
+        id_,
+        topic,
+        "",
+        record,
+        attempt=attempt,
+        failures=failures,
+        losses=losses,
+        interruptions=interruptions,
+        priority=priority,
+        key=key,
+        result_ttl=result_ttl,
+        group=group,
+    )
+    return seq, claim, gathered, payload_max
+
+
+# --- outcomes ------------------------------------------------------------------------------------
+
+
+def dump_outcome(outcome: Outcome) -> list[Any]:
+    """Plain values for one outcome."""
+    match outcome:
+        case Returned(result, publish):
+            return ["returned", result, [pack(message) for message in publish]]
+        case Raised(failure, reason):
+            return ["raised", _dump_failure(failure), str(reason)]
+        case RetryRequested(delay, failure, charge):
+            return ["retry", delay, _dump_failure(failure), charge]
+        case Rejected(failure, reason):
+            return ["rejected", _dump_failure(failure), str(reason)]
+        case Died(reason, failure):
+            return ["died", str(reason), _dump_failure(failure)]
+        case Interrupted(delay):
+            return ["interrupted", delay]
+        case Cancelled():
+            return ["cancelled"]
+
+
+def load_outcome(fields: list[Any]) -> Outcome:  # noqa: C901 -- one case a line is the point
+    """The outcome that `dump_outcome` wrote. Raises NotDecodable."""
+    try:
+        match fields:
+            case ["returned", result, publish]:
+                return Returned(result, tuple(unpack(message) for message in publish))
+            case ["raised", failure, reason]:
+                return Raised(Failure(*failure), Reason(reason))
+            case ["retry", delay, failure, charge]:
+                return RetryRequested(delay, Failure(*failure), charge)
+            case ["rejected", failure, reason]:
+                return Rejected(Failure(*failure), Reason(reason))
+            case ["died", reason, failure]:
+                return Died(Reason(reason), Failure(*failure))
+            case ["interrupted", delay]:
+                return Interrupted(delay)
+            case ["cancelled"]:
+                return Cancelled()
+    except (TypeError, ValueError) as error:
+        raise NotDecodable(f"not an outcome: {error}") from error
+    raise NotDecodable("not an outcome")
+
+
+def _dump_failure(failure: Failure) -> list[str]:
+    return [failure.error, failure.message, failure.traceback]
