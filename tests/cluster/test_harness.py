@@ -189,7 +189,7 @@ def test_nothing_is_left_when_a_process_of_the_instance_is_killed(
     os.kill(getattr(fresh.instance, victim).pid, signal.SIGKILL)
     eventually(lambda: not fresh.instance.is_alive())
     eventually(lambda: not any(process.is_alive() for process in hosted))
-    instance.sweep()
+    instance.sweep(SILENT["say"])
     assert not fresh.instance.layout.folder.exists()
 
 
@@ -208,7 +208,7 @@ def test_an_instance_ends_with_the_process_that_made_it(tmp_path: Path) -> None:
         assert made is not None
         maker.kill()
     eventually(lambda: not made.is_alive())
-    instance.sweep()
+    instance.sweep(SILENT["say"])
     assert not made.layout.folder.exists()
 
 
@@ -354,7 +354,7 @@ def test_a_node_and_its_pods_leave_nothing_when_they_are_killed(tmp_path: Path) 
 
 
 def _swept(made: LocalCluster) -> bool:
-    instance.sweep()
+    instance.sweep(SILENT["say"])
     return not groups_of(made) and not made.instance.layout.folder.exists()
 
 

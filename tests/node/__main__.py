@@ -94,7 +94,7 @@ def _down(arguments: argparse.Namespace) -> None:
         if found is not None:
             found.end()
             _say(f"{name} is down")
-    instance.sweep()
+    instance.sweep(_say)
 
 
 def _run(arguments: argparse.Namespace) -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import sys
 from collections.abc import Iterator
 
 import pytest
 
-from node import local, provider
+from node import local, programs, provider
 from node.cluster import Cluster
 from node.local import LocalCluster
+from node.packages import MissingPackages
+from node.programs import BuildFailed
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -22,6 +25,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="where pods run: node (namespaces of this machine), kind (needs kind and docker), "
         "current (what KUBECONFIG names); auto takes kind where a Docker engine answers, else node",
     )
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Build what the chosen tests need before the first one's time limit starts to run."""
+    wanted = {name for item in session.items for name in getattr(item, "fixturenames", ())}
+    if not wanted & {"api_server", "cluster"} or programs.built():
+        return
+    if "api_server" not in wanted and session.config.getoption("--cluster") in ("kind", "current"):
+        return
+    capture = session.config.pluginmanager.getplugin("capturemanager")
+    shown = capture.global_and_fixture_disabled() if capture else contextlib.nullcontext()
+    with shown, contextlib.suppress(BuildFailed, MissingPackages):  # the fixtures say it again
+        programs.build(_say)
 
 
 @pytest.fixture(scope="session")

@@ -132,13 +132,18 @@ def running() -> list[Instance]:
     return [instance for instance in found if instance is not None]
 
 
-def sweep() -> None:
+def sweep(say: Say) -> None:
     """Remove what runs that were killed left behind: their folders and their control groups."""
-    for folder in sorted(instances().iterdir()):
-        record = _record(folder) if folder.is_dir() else None
-        if record is not None and not any(
-            Identity(**record[who]).is_alive() for who in ("maker", "init") if who in record
-        ):
+    with cache.locked("instances", say):
+        _sweep()
+
+
+def _sweep() -> None:
+    """As sweep(), by one that holds the lock: under it no folder is without the record of whom it belongs to."""
+    for folder in sorted(path for path in instances().iterdir() if path.is_dir()):
+        record = _record(folder) or {}
+        owners = [Identity(**record[who]) for who in ("maker", "init") if who in record]
+        if not any(owner.is_alive() for owner in owners):
             _remove(folder, record["layout"]["cgroup"] if "layout" in record else None)
     for name in cgroups.left_over():
         cgroups.remove(name)
@@ -158,7 +163,7 @@ def make(name: str, *, pods: bool, say: Say, ends_with_us: bool) -> Instance:
     if problem := complaint(folder):
         raise InstanceFailed(problem)
     with cache.locked("instances", say):
-        sweep()
+        _sweep()
         if folder.exists():
             raise InstanceFailed(f"the instance {name} runs already")
         folder.mkdir()

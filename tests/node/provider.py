@@ -8,7 +8,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from node import instance, local, settings
+from node import instance, local, programs, settings
 from node.cache import Say
 from node.cluster import Cluster
 from node.command import CommandFailed, run
@@ -51,7 +51,10 @@ class CurrentCluster(Cluster):
 
 
 def provide(kind: str, say: Say) -> Cluster:
-    """The cluster of that kind, brought up; "auto" takes kind where a Docker engine answers, else node."""
+    """The cluster of that kind, brought up; "auto" takes kind where a Docker engine answers, else node.
+
+    "kind" takes the cluster that KUBECONFIG names if kind made it, and leaves it up; otherwise it makes its own.
+    """
     if kind == "auto":
         kind = "kind" if _has_kind() else "node"
     if kind == "node":
@@ -66,6 +69,10 @@ def _kind(say: Say) -> Cluster:
         raise NoCluster(
             "kind needs a Docker engine that answers, and kind on the PATH; or use --cluster=node"
         )
+    at_hand = settings.kubeconfig()
+    name = _kind_context(at_hand)
+    if at_hand is not None and name in run(["kind", "get", "clusters"]).split():
+        return KindCluster(name, at_hand, _scratch(), ours=False)
     scratch = _scratch()
     kubeconfig = scratch / "kubeconfig"
     name = f"millgate-{secrets.token_hex(3)}"
@@ -91,11 +98,24 @@ def _current() -> Cluster:
         if running.layout.kubeconfig == kubeconfig:
             return _Kept(running)
     scratch = _scratch()
-    text = run(["kubectl", "config", "view", "--minify", "-o", "json"], env=settings.environment())
-    context = json.loads(text)["current-context"]
-    if context.startswith("kind-") and _has_kind():
-        return KindCluster(context.removeprefix("kind-"), kubeconfig, scratch, ours=False)
+    name = _kind_context(kubeconfig)
+    if name and _has_kind():
+        return KindCluster(name, kubeconfig, scratch, ours=False)
     return CurrentCluster(kubeconfig, scratch)
+
+
+def _kind_context(kubeconfig: Path | None) -> str:
+    """The name of the kind cluster that a kubeconfig's present context is for; empty when it is for another."""
+    if kubeconfig is None or not kubeconfig.exists():
+        return ""
+    view = ["kubectl", "config", "view", "--minify", "-o", "json", f"--kubeconfig={kubeconfig}"]
+    path = settings.search_path(programs.folder())
+    try:
+        text = run(view, env=settings.environment(PATH=path))
+    except CommandFailed as failed:
+        raise NoCluster(f"KUBECONFIG names {kubeconfig}, which cannot be used: {failed}") from None
+    context = str(json.loads(text)["current-context"])
+    return context.removeprefix("kind-") if context.startswith("kind-") else ""
 
 
 class _Kept(local.LocalCluster):

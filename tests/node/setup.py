@@ -18,6 +18,8 @@ def prepare(layout: Layout, *, pods: bool) -> None:
     pki.authority(layout.pki)
     pki.issue(layout.pki, "apiserver", "/CN=kube-apiserver", API_NAMES)
     pki.issue(layout.pki, "admin", "/O=system:masters/CN=admin", "DNS:admin")
+    layout.pki.chmod(0o700)
+    layout.kubeconfig.touch(mode=0o600)  # whoever can read it is the administrator
     layout.kubeconfig.write_text(pki.client_kubeconfig(layout.pki, "admin", layout.server))
     if pods:
         names = f"DNS:{NODE},IP:{NODE_IP}"
