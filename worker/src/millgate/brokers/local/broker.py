@@ -22,7 +22,6 @@ from millgate.brokers.base import (
 from millgate.brokers.local import launch, values
 from millgate.brokers.local.address import Address
 from millgate.brokers.local.session import Session
-from millgate.brokers.local.waker import Waker
 from millgate.clock import Clock, SystemClock
 from millgate.fleet import Beat, WorkerInfo, WorkerRef
 from millgate.message import ClaimRef, Group, Message, Receipt, check
@@ -52,7 +51,6 @@ class LocalBroker:
         self._address = address
         self._clock = clock or SystemClock()
         self._session = Session(address, queue, deadline, self._clock)
-        self._waker = Waker()
 
     # --- preparing -------------------------------------------------------------------------------
 
@@ -140,15 +138,16 @@ class LocalBroker:
 
     def wait_for_work(self, subscription: Subscription, timeout: float) -> bool:
         """Block until a claim is worth a try, or `interrupt`, or the timeout."""
-        if self._waker.rung():
+        waker = self._session.waker
+        if waker.rung():
             return True
         plain = values.from_subscription(subscription)
-        answer = self._session.park("wait_for_work", plain, timeout=timeout, waker=self._waker)
+        answer = self._session.park("wait_for_work", plain, timeout=timeout, waker=waker)
         return bool(answer)
 
     def interrupt(self) -> None:
         """End a wait_for_work, the present or the next one."""
-        self._waker.ring()
+        self._session.waker.ring()
 
     # --- steering --------------------------------------------------------------------------------
 
@@ -250,4 +249,3 @@ class LocalBroker:
     def close(self) -> None:
         """Close the connections; a wait_for_work in another thread returns."""
         self._session.close()
-        self._waker.ring()

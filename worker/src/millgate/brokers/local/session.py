@@ -71,8 +71,11 @@ class Session:
                     return answer
                 last_seen, failures = self.clock.monotonic(), 0
             except BrokerUnavailable:
-                if self.clock.monotonic() >= min(end, last_seen + self.deadline):
+                now = self.clock.monotonic()
+                if now >= last_seen + self.deadline:
                     raise
+                if now >= end:
+                    return None  # the next call finds out whether the broker comes back
                 failures += 1
                 self._pause(failures, waker)
             finally:
@@ -85,6 +88,7 @@ class Session:
         """Close what is idle; what is in use closes when it comes back."""
         self._closed = True
         self._drop_idle()
+        self.waker.ring()
 
     def _fresh(self) -> None:
         """Begin as somebody new: at first, and in a forked child, which must not speak on its parent's connections."""
@@ -93,13 +97,14 @@ class Session:
         self._idle: list[Link] = []
         self._outstanding: set[int] = set()
         self._number = 0
+        self.waker = Waker()
         self._caller = handshake.Caller(secrets.token_hex(16), self._queue)
 
     def forked(self) -> None:
         """Called in a forked child."""
         for link in self._idle:
             link.close()
-        self._fresh()
+        self._fresh()  # the bell too: a child must not wake its parent
 
     def _begin(self, verb: str, args: tuple[Any, ...]) -> tuple[int, bytes]:
         with self._lock:

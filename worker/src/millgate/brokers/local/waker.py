@@ -37,7 +37,6 @@ class Waker:
         poll.register(self._reader, select.POLLIN)
         return bool(poll.poll(seconds * 1000))
 
-    def close(self) -> None:
-        """Free both ends."""
+    def __del__(self) -> None:
         os.close(self._reader)
         os.close(self._writer)
