@@ -5,6 +5,7 @@ decision, memory = decide(policy, memory, clock.monotonic(), stats, pool)
 """
 
 from millgate_operator.scaling.decide import TICK, Memory, decide
+from millgate_operator.scaling.pods import pool
 from millgate_operator.scaling.policy import scaling_policy
 from millgate_operator.scaling.removal import confirm
 from millgate_operator.scaling.values import (
@@ -29,5 +30,6 @@ __all__ = [
     "Terms",
     "confirm",
     "decide",
+    "pool",
     "scaling_policy",
 ]

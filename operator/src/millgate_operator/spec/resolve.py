@@ -38,6 +38,7 @@ class Resolved:
     topics: Mapping[str, TopicPolicy]  # by the name of the Topic object
     conflicts: Mapping[str, str]  # Topic object → the older Topic object that has its topic name
     refused: Mapping[str, str]  # Topic object → what is wrong with its policy, defaults applied
+    refused_names: frozenset[str] = frozenset()  # the topic names of those
 
 
 def resolve(queue: TaskQueue, topics: Iterable[Topic]) -> Resolved:
@@ -60,7 +61,8 @@ def resolve(queue: TaskQueue, topics: Iterable[Topic]) -> Resolved:
             policies[topic.meta.name] = policy
         except InvalidInput as error:
             refused[topic.meta.name] = f"{error} (after the defaults of the TaskQueue)"
-    return Resolved(queue_policy(queue), policies, conflicts, refused)
+    broken = frozenset(name for name, topic in taken.items() if topic.meta.name in refused)
+    return Resolved(queue_policy(queue), policies, conflicts, refused, broken)
 
 
 def _defaults(queue: TaskQueue) -> Policy:

@@ -85,6 +85,11 @@ class BrokerSpec(Model):
             lambda self: self.local is None or self.type == "Local",
         ),
         Rule(
+            "(has(self.local) && has(self.local.storage)) == (has(oldSelf.local) && has(oldSelf.local.storage)) && "
+            "(!has(self.local) || !has(self.local.storage) || self.local.storage == oldSelf.local.storage)",
+            "broker.local.storage cannot be changed; create another TaskQueue and empty this one",
+        ),
+        Rule(
             "self.type == 'Local' || has(self.connection)",
             "this broker.type needs connection.secretRef.name, a Secret whose key uri holds the broker's URL",
             lambda self: self.type == "Local" or self.connection is not None,

@@ -1,0 +1,280 @@
+"""`python -m millgate_operator`: waits for leadership, then watches and works until it must stop.
+
+Crash-only: whatever it cannot go on without ends the process, and the next start finds everything in the cluster
+and in the brokers. There is nothing to clean up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from http.server import ThreadingHTTPServer
+from typing import Final
+
+import kopf
+
+from millgate.clock import Clock, SystemClock
+from millgate.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, InvalidSettings
+from millgate_operator import handlers, logs
+from millgate_operator.autoscale import look
+from millgate_operator.canary import EVERY, Canary
+from millgate_operator.cluster import TASK_QUEUE, TOPIC, Cluster, ClusterError, KubernetesCluster
+from millgate_operator.context import Context, make_context
+from millgate_operator.gauges import gauges
+from millgate_operator.health import Answers, serve
+from millgate_operator.leader import RETRY, Leader
+from millgate_operator.links import Key
+from millgate_operator.metrics import Metrics
+from millgate_operator.reconcile import reconcile
+from millgate_operator.settings import OperatorSettings, environment
+
+_LOG = logging.getLogger("millgate_operator")
+_PATIENCE: Final = 30.0  # seconds that an API server may take to serve our kinds
+_MISSING: Final = 5.0  # the same when it says that there are none
+_LAG: Final = 15.0  # seconds that the event loop may be late
+
+
+@dataclass(slots=True)
+class Life:
+    """What the probes ask."""
+
+    leading: bool = False
+    stopping: bool = False
+    beat: float | None = None  # the event loop's, monotonic
+
+
+def main() -> int:
+    """Run the operator; answers the exit code."""
+    try:
+        settings = _settings()
+        logs.configure(settings.log_format, settings.log_level)
+        return _run(settings)
+    except InvalidSettings as error:
+        sys.stderr.write(f"millgate-operator: error: {error}\n")
+        return EXIT_USAGE
+    except ClusterError as error:
+        sys.stderr.write(f"millgate-operator: error: {error}\n")
+        return EXIT_FAILED
+
+
+def _settings() -> OperatorSettings:
+    settings = OperatorSettings.from_env(environment())
+    return settings if settings.identity else replace(settings, identity=socket.gethostname())
+
+
+def _run(settings: OperatorSettings) -> int:
+    clock, metrics, life = SystemClock(), Metrics(), Life()
+    count = partial(_count_call, metrics)
+    cluster = KubernetesCluster(count)
+    _check_definitions(cluster, clock, settings)
+    context = make_context(cluster, clock, settings, metrics)
+    canary = Canary(cluster, clock, *_canary_place(settings))
+    leader = Leader(cluster, clock, (settings.namespace, settings.lease), settings.identity)
+    server = serve(settings.listen, _answers(context, canary, life))
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    try:
+        if settings.lease and not _wait_to_lead(leader, stop):
+            return EXIT_OK
+        life.leading = True
+        _LOG.info("leading as %s", settings.identity)
+        threads = list(_threads(context, canary, leader if settings.lease else None))
+        for thread in threads:
+            thread.start()
+        return _watch(context, canary, life, stop)
+    finally:
+        _end(context, leader if settings.lease else None, server)
+
+
+def _count_call(metrics: Metrics, verb: str, status: int) -> None:
+    metrics.add("millgate_operator_api_requests_total", verb=verb, code=str(status))
+
+
+def _check_definitions(cluster: Cluster, clock: Clock, settings: OperatorSettings) -> None:
+    """Wait until the cluster serves both kinds. Raises ClusterError when it does not, and says what to do."""
+    where = settings.namespaces[0] if settings.namespaces else None
+    until = clock.monotonic() + _PATIENCE
+    for kind in (TASK_QUEUE, TOPIC):
+        while True:
+            try:
+                cluster.list(kind, where, fields="metadata.name=none")
+                break
+            except ClusterError as error:
+                if clock.monotonic() >= until or not (error.passing or error.status == 404):
+                    raise
+                if error.status == 404 and clock.monotonic() >= until - _PATIENCE + _MISSING:
+                    words = f"the cluster knows no {kind[1]}; apply the files of crds/ first"
+                    raise ClusterError(404, "NoDefinitions", words) from error
+            clock.sleep(1.0)
+
+
+def _canary_place(settings: OperatorSettings) -> tuple[str, str]:
+    """Where the watch looks anyway."""
+    name = f"{settings.lease or 'millgate-operator'}-canary"
+    if not settings.namespaces or settings.namespace in settings.namespaces:
+        return settings.namespace, name
+    return settings.namespaces[0], name
+
+
+def _wait_to_lead(leader: Leader, stop: threading.Event) -> bool:
+    while not stop.is_set():
+        if leader.attempt():
+            return True
+        stop.wait(RETRY)
+    return False
+
+
+def _threads(context: Context, canary: Canary, leader: Leader | None) -> Iterator[threading.Thread]:
+    count = context.settings.workers
+
+    def work(name: str, target: partial[None]) -> threading.Thread:
+        return threading.Thread(target=target, name=name, daemon=True)
+
+    def reconcile_counted(key: Key) -> float | None:
+        began = context.clock.monotonic()
+        try:
+            return reconcile(context, key)
+        finally:
+            took = context.clock.monotonic() - began
+            context.metrics.add("millgate_operator_reconciles_total")
+            context.metrics.add("millgate_operator_reconcile_seconds_total", took)
+
+    for number in range(count):
+        yield work(f"reconcile-{number}", partial(context.reconciles.run, reconcile_counted))
+    for number in range(max(2, count // 2)):
+        yield work(f"look-{number}", partial(context.looks.run, partial(look, context)))
+    yield work("resync", partial(_resync, context))
+    yield work("canary", partial(_sing, context, canary))
+    if leader is not None:
+        yield work("lease", partial(_keep_leading, leader))
+
+
+def _resync(context: Context) -> None:
+    """Everything again now and then: what the watch never told is found here."""
+    while True:
+        context.clock.sleep(context.settings.resync)
+        context.applier.forget()
+        for namespace in context.settings.namespaces or (None,):
+            try:
+                found = context.cluster.list(TASK_QUEUE, namespace)
+            except ClusterError as error:
+                _LOG.warning("the resync has to wait: %s", error)
+                continue
+            there = {(one["metadata"]["namespace"], one["metadata"]["name"]) for one in found}
+            for key, _ in context.pools.all():
+                if namespace is None or key[0] == namespace:
+                    there.add(key)
+            for position, key in enumerate(sorted(there)):
+                context.reconciles.add(key, position * 0.05)  # spread, not as one wave
+
+
+def _sing(context: Context, canary: Canary) -> None:
+    while True:
+        try:
+            canary.sing()
+        except ClusterError as error:
+            _LOG.warning("the canary's lease could not be renewed: %s", error)
+        context.clock.sleep(EVERY)
+
+
+def _keep_leading(leader: Leader) -> None:
+    clock = SystemClock()
+    while True:
+        clock.sleep(RETRY)
+        leader.attempt()
+        if not leader.holds():
+            _die("the lease is lost; another operator may act now")
+
+
+def _watch(context: Context, canary: Canary, life: Life, stop: threading.Event) -> int:
+    """kopf until it ends or `stop` is set. It ends by itself only when something is wrong."""
+    settings = kopf.OperatorSettings()
+    handlers.configure(settings, context.settings, canary)
+    stop_flag = threading.Event()
+
+    async def run() -> None:
+        canary.begin()
+        heart = asyncio.create_task(_beat(context, canary, life, stop, stop_flag))
+        try:
+            await kopf.operator(
+                registry=handlers.registry(context, canary),
+                settings=settings,
+                stop_flag=stop_flag,
+                clusterwide=not context.settings.namespaces,
+                namespaces=list(context.settings.namespaces),
+            )
+        finally:
+            heart.cancel()
+
+    asyncio.run(run())
+    if stop.is_set():
+        return EXIT_OK
+    _LOG.error("the watch ended by itself; starting again is the way to go on")
+    return EXIT_FAILED
+
+
+async def _beat(
+    context: Context,
+    canary: Canary,
+    life: Life,
+    stop: threading.Event,
+    stop_flag: threading.Event,
+) -> None:
+    limit = context.settings.canary
+    while True:
+        life.beat = context.clock.monotonic()
+        if stop.is_set():
+            life.stopping = True
+            stop_flag.set()
+        age = canary.age()
+        if limit and age is not None and age > limit:
+            _die(f"no sign of life came through the watch for {age:.0f} s")
+        await asyncio.sleep(0.5)
+
+
+def _answers(context: Context, canary: Canary, life: Life) -> Answers:
+    def healthy() -> str:
+        if not life.leading:
+            return ""
+        now, age, limit = context.clock.monotonic(), canary.age(), context.settings.canary
+        if life.beat is None or now - life.beat > _LAG:
+            return "the event loop does not move"
+        if limit and age is not None and age > limit:
+            return f"blind: no sign of life came through the watch for {age:.0f} s"
+        return ""
+
+    def ready() -> str:
+        return "stopping" if life.stopping else healthy()
+
+    def metrics() -> str:
+        return context.metrics.text(gauges(context, canary, leading=life.leading))
+
+    return Answers(healthy, ready, metrics)
+
+
+def _end(context: Context, leader: Leader | None, server: ThreadingHTTPServer) -> None:
+    context.reconciles.stop()
+    context.looks.stop()
+    if leader is not None and leader.holds():
+        leader.release()
+    context.links.close_all()
+    server.shutdown()
+
+
+def _die(words: str) -> None:
+    _LOG.critical("%s; ending at once", words)
+    logging.shutdown()
+    os._exit(EXIT_FAILED)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

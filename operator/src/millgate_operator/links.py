@@ -1,0 +1,127 @@
+"""The operator's connections: one broker object for each queue, opened again when its Secret changes.
+
+Secrets are written into a private folder, since drivers want certificates and keys as files; it goes with the
+process. No URL is ever logged whole.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from millgate.brokers import open_broker
+from millgate.brokers.base import Broker
+from millgate.errors import MillgateError
+from millgate_operator.names import BROKER_DIR, KEY_DIR
+from millgate_operator.observed import Connection
+
+Key = tuple[str, str]  # namespace and name of a TaskQueue
+Opener = Callable[[str, str, float], Broker]
+
+
+def open_queue(url: str, queue: str, deadline: float) -> Broker:
+    """The broker of a queue."""
+    return open_broker(url, queue=queue, deadline=deadline)
+
+
+@dataclass(slots=True)
+class _Link:
+    connection: Connection
+    queue: str
+    broker: Broker
+    ready: bool = False  # set up by us
+
+
+class Links:
+    """Open brokers by queue. Safe from several threads."""
+
+    def __init__(self, deadline: float, opener: Opener = open_queue) -> None:
+        self._deadline, self._open = deadline, opener
+        self._links: dict[Key, _Link] = {}
+        self._places: dict[tuple[str, str], dict[Key, str]] = {}  # who is where, since when
+        self._lock = threading.Lock()
+        self._folder = Path(tempfile.mkdtemp(prefix="millgate-operator-"))
+
+    def open(self, key: Key, queue: str, connection: Connection) -> Broker:
+        """The queue's broker, set up. Raises MillgateError."""
+        with self._lock:
+            link = self._links.get(key)
+        if link is None or link.connection != connection or link.queue != queue:
+            link = self._replace(key, queue, connection)
+        if not link.ready:
+            link.broker.setup()
+            link.ready = True
+        return link.broker
+
+    def get(self, key: Key) -> Broker | None:
+        """The queue's broker if it is open and was set up."""
+        with self._lock:
+            link = self._links.get(key)
+        return link.broker if link is not None and link.ready else None
+
+    def holder(self, key: Key, created: str, place: tuple[str, str]) -> Key | None:
+        """Who has `place` (endpoint, queue) already: the older TaskQueue. None: this one has it now."""
+        with self._lock:
+            for others in self._places.values():
+                others.pop(key, None)
+            here = self._places.setdefault(place, {})
+            here[key] = created
+            oldest = min(here, key=lambda one: (here[one], one))
+            return None if oldest == key else oldest
+
+    def close(self, key: Key) -> None:
+        """Give a queue's connections back, and forget its secrets."""
+        with self._lock:
+            link = self._links.pop(key, None)
+            for others in self._places.values():
+                others.pop(key, None)
+        if link is not None:
+            _quietly_close(link.broker)
+        shutil.rmtree(self._place(key), ignore_errors=True)
+
+    def close_all(self) -> None:
+        """Close everything and remove the folder."""
+        for key in list(self._links):
+            self.close(key)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def __len__(self) -> int:
+        """Brokers open."""
+        return len(self._links)
+
+    def _replace(self, key: Key, queue: str, connection: Connection) -> _Link:
+        folder = self._write(key, connection)
+        url = connection.url
+        for inside in (BROKER_DIR, KEY_DIR):
+            url = url.replace(inside + "/", f"{folder}/")
+        link = _Link(connection, queue, self._open(url, queue, self._deadline))
+        with self._lock:
+            old = self._links.get(key)
+            self._links[key] = link
+        if old is not None:
+            _quietly_close(old.broker)
+        return link
+
+    def _write(self, key: Key, connection: Connection) -> Path:
+        folder = self._place(key)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for name, data in connection.files.items():
+            path = folder / name
+            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+        return folder
+
+    def _place(self, key: Key) -> Path:
+        return self._folder / "_".join(key)
+
+
+def _quietly_close(broker: Broker) -> None:
+    with contextlib.suppress(MillgateError, OSError):
+        broker.close()

@@ -1,0 +1,209 @@
+"""Level-triggered: looks at one TaskQueue with its Topics, makes cluster and broker as they say, reports in status."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, Final, TypeVar
+
+from millgate.errors import BrokerUnavailable, MillgateError
+from millgate.queues import TopicPolicy
+from millgate_operator import names, observe
+from millgate_operator.apply import new_key
+from millgate_operator.cluster import TASK_QUEUE, ClusterError
+from millgate_operator.context import Context
+from millgate_operator.desired import broker_objects, key_secret, worker_objects
+from millgate_operator.errors import Blocked, InvalidSpec, RetryLater
+from millgate_operator.links import Key
+from millgate_operator.observed import BrokerView, Connection, Seen, Trouble
+from millgate_operator.report import report_gone, report_invalid, report_paused, report_seen
+from millgate_operator.scaling import scaling_policy
+from millgate_operator.spec import (
+    Resolved,
+    TaskQueue,
+    Topic,
+    parse_task_queue,
+    parse_topic,
+    resolve,
+)
+
+T = TypeVar("T")
+#: Seconds until something that is wrong is looked at again: soon at first, then ever more rarely.
+_SOONEST: Final = 2.0
+_LATEST: Final = 60.0
+
+
+def reconcile(context: Context, key: Key) -> float | None:
+    """One TaskQueue and the Topics that refer to it. Answers after how many seconds it wants another look.
+
+    Raises RetryLater and ClusterError when the cluster does not answer.
+    """
+    namespace, name = key
+    manifest = context.cluster.get(TASK_QUEUE, namespace, name)
+    topics = observe.topics_of(context.cluster, namespace, name)
+    if manifest is None or "deletionTimestamp" in manifest["metadata"]:
+        _forget(context, key)
+        report_gone(context, topics)
+        return None
+    if _annotation(manifest, names.ANNOTATION_RECONCILE) == names.PAUSED:
+        context.pools.drop(key)
+        report_paused(context, manifest)
+        return None
+    try:
+        queue = parse_task_queue(manifest)
+    except InvalidSpec as error:
+        context.pools.drop(key)
+        report_invalid(context, manifest, topics, str(error))
+        return None
+    read, unread = _read_topics(topics)
+    seen = _see(context, key, queue, read)
+    later = report_seen(context, manifest, topics, read, unread, seen)
+    return _again(context, key, seen, later)
+
+
+def _forget(context: Context, key: Key) -> None:
+    context.pools.drop(key)
+    context.links.close(key)
+    context.applier.forget(*key)
+    context.blocked.pop(key, None)
+
+
+def _annotation(manifest: dict[str, Any], name: str) -> str | None:
+    value: str | None = (manifest["metadata"].get("annotations") or {}).get(name)
+    return value
+
+
+def _read_topics(manifests: Sequence[dict[str, Any]]) -> tuple[list[Topic], dict[str, str]]:
+    read, unread = [], {}
+    for manifest in manifests:
+        try:
+            read.append(parse_topic(manifest))
+        except InvalidSpec as error:
+            unread[manifest["metadata"]["name"]] = str(error)
+    return read, unread
+
+
+def _see(context: Context, key: Key, queue: TaskQueue, topics: list[Topic]) -> Seen:
+    """Do everything there is to do; what went wrong is part of the answer, and stops only what needs it."""
+    seen = Seen(queue, context.clock.now())
+    try:
+        resolved = resolve(queue, (topic for topic in topics if not topic.meta.deleting))
+    except InvalidSpec as error:
+        return replace(seen, spec=Trouble("InvalidSpec", str(error)))
+    _, objects = _attempt(lambda: _apply(context, queue, resolved))
+    seen = replace(seen, resolved=resolved, objects=objects)
+    connection, trouble = _attempt(
+        lambda: observe.connection(context.cluster, queue, context.settings)
+    )
+    if connection is None:
+        context.links.close(key)
+        context.pools.drop(key)
+        seen = replace(seen, connection=trouble)
+    else:
+        seen = replace(seen, secret_version=connection.version)
+        view, trouble = _attempt(lambda: _program(context, key, queue, resolved, connection))
+        seen = replace(seen, broker=view or BrokerView(trouble=trouble))
+        _enter(context, key, queue, resolved, connection)
+    found, _ = _attempt(lambda: observe.workers(context.cluster, *key))
+    state = context.pools.get(key)
+    return replace(
+        seen,
+        workers=found[0] if found else None,
+        decision=state.decision if state else None,
+    )
+
+
+def _attempt(call: Callable[[], T]) -> tuple[T | None, Trouble | None]:
+    try:
+        return call(), None
+    except ClusterError as error:
+        return None, Trouble(f"Cluster{error.reason}", str(error), passing=error.passing)
+    except (RetryLater, BrokerUnavailable) as error:
+        return None, Trouble(error.reason, str(error), passing=True)
+    except MillgateError as error:
+        return None, Trouble(error.reason, str(error))
+
+
+def _apply(context: Context, queue: TaskQueue, resolved: Resolved) -> None:
+    """Every object; the first trouble is raised when all have been tried."""
+    if queue.spec.broker.type == "Local":
+        _ensure_key(context, queue)
+    policies = {policy.name: policy for policy in resolved.topics.values()}
+    scaling = scaling_policy(queue, policies)
+    initial = None
+    if scaling is not None:
+        initial = (
+            0 if scaling.drain else scaling.fixed if scaling.fixed is not None else scaling.minimum
+        )
+    wishes = broker_objects(queue, context.settings)
+    troubles: list[Blocked | RetryLater] = []
+    try:
+        wishes += worker_objects(queue)
+    except Blocked as error:
+        troubles.append(error)
+    for wish in wishes:
+        try:
+            if wish["kind"] == "Deployment":
+                context.applier.apply_deployment(wish, initial)
+            else:
+                context.applier.apply(wish)
+        except (Blocked, RetryLater) as error:
+            troubles.append(error)
+    if troubles:
+        raise troubles[0]
+    context.applier.prune(queue, wishes)
+
+
+def _ensure_key(context: Context, queue: TaskQueue) -> None:
+    try:
+        observe.connection(context.cluster, queue, context.settings)
+    except Blocked:
+        context.applier.create(key_secret(queue, new_key()))
+
+
+def _program(
+    context: Context, key: Key, queue: TaskQueue, resolved: Resolved, connection: Connection
+) -> BrokerView:
+    """The broker, set up and configured as the manifests say. Raises MillgateError."""
+    broker = context.links.open(key, queue.broker_queue, connection)
+    server = broker.server()
+    place = (server.endpoint, queue.broker_queue)
+    holder = context.links.holder(key, queue.meta.created, place)
+    if holder is not None:
+        raise Blocked(
+            "PrefixConflict",
+            f"TaskQueue {'/'.join(holder)} is older and has the queue {queue.broker_queue} on {server.endpoint}; "
+            "remove one of them, or give this one another broker.prefix",
+        )
+    policies = list(resolved.topics.values())
+    if resolved.refused:
+        policies += _kept(resolved, broker.configuration().topics)
+    revision = broker.configure(policies, resolved.queue, replace=True)
+    return BrokerView(server.endpoint, server.version, server.schema, revision, broker.stats())
+
+
+def _kept(resolved: Resolved, stored: Any) -> list[TopicPolicy]:
+    """What the broker holds for Topics whose new policy cannot be taken: they keep the last good one."""
+    taken = {policy.name for policy in resolved.topics.values()}
+    return [policy for name, policy in stored.items() if name in resolved.refused_names - taken]
+
+
+def _enter(
+    context: Context, key: Key, queue: TaskQueue, resolved: Resolved, connection: Connection
+) -> None:
+    paused = queue.meta.annotations.get(names.ANNOTATION_SCALE_IN) == names.PAUSED
+    policies = {policy.name: policy for policy in resolved.topics.values()}
+    policy = scaling_policy(queue, policies, paused=paused)
+    context.pools.put(key, queue, policy, connection.version)
+    context.looks.add(key)
+
+
+def _again(context: Context, key: Key, seen: Seen, later: float | None) -> float | None:
+    trouble = seen.connection or seen.objects or seen.broker.trouble
+    if trouble is None:
+        context.blocked.pop(key, None)
+        return later
+    now = context.clock.monotonic()
+    since = context.blocked.setdefault(key, now)
+    wait = min(_LATEST, max(_SOONEST, (now - since) / 4))
+    return wait if later is None else min(wait, later)

@@ -1,0 +1,376 @@
+"""What a queue's and a topic's status say: conditions from ordered checks, and numbers rounded to what matters. Pure.
+
+The first check that answers is the reason shown. Reasons are stable words; messages say what to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from millgate.limits import format_duration
+from millgate.queues import TopicPolicy
+from millgate.stats import TopicStats
+from millgate_operator import names
+from millgate_operator.conditions import Condition, no, stamp, yes
+from millgate_operator.observed import Seen, Trouble, WorkersView
+from millgate_operator.spec import Topic, subscription
+
+Check = Callable[[Seen], Condition | None]
+
+
+# --- the questions about a TaskQueue, in the order of the answer shown ---------------------------
+
+
+def _troubles(seen: Seen) -> Trouble | None:
+    return seen.spec or seen.connection or seen.objects or seen.broker.trouble
+
+
+def _trouble(seen: Seen) -> Condition | None:
+    found = _troubles(seen)
+    return no("Ready", found.reason, found.message) if found else None
+
+
+def _suspended(seen: Seen) -> Condition | None:
+    if seen.queue.spec.suspend == "None":
+        return None
+    return no(
+        "Ready", "Suspended", "spec.suspend holds all tasks; set it to None to go on", bad=False
+    )
+
+
+def _workers_missing(seen: Seen) -> Condition | None:
+    available = workers_available(seen)
+    if available is None or available.status:
+        return None
+    return no("Ready", available.reason, available.message, bad=available.bad)
+
+
+def _nothing_wrong(_: Seen) -> Condition | None:
+    return yes("Ready", "Ready", "tasks can be sent, and are run")
+
+
+READY: Final[tuple[Check, ...]] = (_trouble, _suspended, _workers_missing, _nothing_wrong)
+
+
+def first(checks: tuple[Check, ...], seen: Seen) -> Condition:
+    """The first answer."""
+    return next(answer for check in checks if (answer := check(seen)) is not None)
+
+
+def broker_connected(seen: Seen) -> Condition | None:
+    """Whether the broker answered, and as what."""
+    trouble = seen.connection or seen.broker.trouble
+    if trouble is not None:
+        return no("BrokerConnected", trouble.reason, trouble.message)
+    if not seen.broker.endpoint:
+        return Condition("BrokerConnected", None, "NotTried", "the manifest has to be mended first")
+    return yes("BrokerConnected", "Connected", f"{seen.broker.endpoint} answers")
+
+
+def workers_available(seen: Seen) -> Condition | None:
+    """Whether there is somebody to run tasks; None: the queue has no pool."""
+    if seen.queue.spec.workers is None:
+        return None
+    view = seen.workers
+    if view is None:
+        return no(
+            "WorkersAvailable", "WorkersStarting", "the Deployment is not there yet", bad=False
+        )
+    if view.desired == 0:
+        return yes("WorkersAvailable", "ScaledToZero", "no pods, as there is nothing to do")
+    if view.ready > 0:
+        return yes(
+            "WorkersAvailable", "MinimumAvailable", f"{view.ready} of {view.desired} are ready"
+        )
+    return _why_none(view)
+
+
+def _why_none(view: WorkersView) -> Condition:
+    for pod in view.pods:
+        if pod.trouble:
+            return no("WorkersAvailable", pod.trouble, f"pod {pod.name}: {pod.detail}")
+        if pod.unschedulable_since is not None:
+            return no("WorkersAvailable", "Unschedulable", f"pod {pod.name}: {pod.detail}")
+    if view.stuck:
+        return no("WorkersAvailable", "DeploymentStuck", view.stuck)
+    return no("WorkersAvailable", "WorkersStarting", f"0 of {view.desired} are ready", bad=False)
+
+
+_CAPPED: Final = {
+    "max": "CappedByMax",
+    "CrashLoop": "FrozenCrashLoop",
+    "Unschedulable": "FrozenUnschedulable",
+    "Rollout": "FrozenRollout",
+    "ScaleInPaused": "ScaleInPaused",
+}
+_CAPPED_WORDS: Final = {
+    "max": "more pods are wanted than autoscaling.max allows",
+    "CrashLoop": "new pods do not live; there will be no more of them until one does",
+    "Unschedulable": "pods find no node; there will be no more of them until one does",
+    "Rollout": "pods are being replaced; there is no scale-in meanwhile",
+    "ScaleInPaused": "scale-in is paused",
+}
+
+
+def autoscaling_active(seen: Seen) -> Condition | None:
+    """Whether the operator decides the number of pods; None: the queue has no pool."""
+    workers, decision = seen.queue.spec.workers, seen.decision
+    if workers is None:
+        return None
+    if workers.mode != "Auto":
+        return no("AutoscalingActive", "Disabled", f"autoscaling.mode is {workers.mode}", bad=False)
+    if decision is None:
+        return Condition("AutoscalingActive", None, "Starting", "no decision has been made yet")
+    if decision.reason == "SignalLost":
+        return no(
+            "AutoscalingActive",
+            "SignalLost",
+            "the broker or the cluster does not answer; the number of pods stays as it is",
+        )
+    if decision.limited_by in _CAPPED:
+        bad = decision.limited_by not in ("Rollout", "ScaleInPaused")
+        words = _CAPPED_WORDS[decision.limited_by]
+        return yes("AutoscalingActive", _CAPPED[decision.limited_by], words, bad=bad)
+    return yes("AutoscalingActive", "Active", f"{decision.desired} wanted: {decision.reason}")
+
+
+def stalled(seen: Seen) -> Condition | None:
+    """Present only when somebody must change something."""
+    found = _troubles(seen)
+    return yes("Stalled", found.reason, found.message) if found and not found.passing else None
+
+
+def reconciling(seen: Seen) -> Condition | None:
+    """Present only while something is under way."""
+    found = _troubles(seen)
+    if found is not None and found.passing:
+        return yes("Reconciling", found.reason, found.message)
+    view = seen.workers
+    if view is not None and view.desired and view.rollout:
+        return yes(
+            "Reconciling",
+            "RollingOut",
+            f"{view.updated} of {view.desired} are of the present template",
+        )
+    return None
+
+
+def development_broker(seen: Seen) -> Condition | None:
+    """Present for brokers that are for trying."""
+    if seen.queue.spec.broker.type != "Local":
+        return None
+    words = "a Local broker is one pod: when it is away, nothing is claimed; choose Postgres for more than that"
+    return yes("DevelopmentBroker", "Local", words)
+
+
+def suspended(seen: Seen) -> Condition | None:
+    """Present while the queue is suspended."""
+    mode = seen.queue.spec.suspend
+    return None if mode == "None" else yes("Suspended", mode, "no task starts; sending goes on")
+
+
+def paused(seen: Seen) -> Condition | None:
+    """Present while the operator leaves the object alone."""
+    if not seen.paused:
+        return None
+    words = f"annotation {names.ANNOTATION_RECONCILE} is {names.PAUSED}; remove it to let the operator work again"
+    return yes("ReconciliationPaused", "Annotation", words)
+
+
+ASPECTS: Final[tuple[Check, ...]] = (
+    broker_connected,
+    workers_available,
+    autoscaling_active,
+    reconciling,
+    stalled,
+    suspended,
+    development_broker,
+    paused,
+)
+
+
+def queue_conditions(seen: Seen) -> list[Condition]:
+    """All conditions of a TaskQueue."""
+    return [first(READY, seen), *(answer for ask in ASPECTS if (answer := ask(seen)) is not None)]
+
+
+# --- the questions about a Topic -----------------------------------------------------------------
+
+
+def topic_conditions(topic: Topic, seen: Seen | None) -> list[Condition]:
+    """All conditions of a Topic; `seen` None: there is no TaskQueue of that name."""
+    accepted = _accepted(topic, seen)
+    out = [accepted]
+    if accepted.status and seen is not None:
+        out += [_programmed(seen), _served(topic, seen)]
+    wrong = next((answer for answer in out if not answer.status), None)
+    if wrong is not None:
+        return [Condition("Ready", wrong.status, wrong.reason, wrong.message, wrong.bad), *out]
+    return [yes("Ready", "Ready", "the broker holds this policy"), *out]
+
+
+def _accepted(topic: Topic, seen: Seen | None) -> Condition:
+    queue = topic.spec.queue_ref.name
+    if seen is None:
+        return no(
+            "Accepted",
+            "QueueNotFound",
+            f"there is no TaskQueue {queue} in namespace {topic.meta.namespace}; create it, or mend spec.queueRef.name",
+        )
+    if seen.resolved is None:
+        trouble = seen.spec
+        words = f"TaskQueue {queue} has to be mended first" + (
+            f": {trouble.message}" if trouble else ""
+        )
+        return no("Accepted", "QueueInvalid", words)
+    holder = seen.resolved.conflicts.get(topic.meta.name)
+    if holder is not None:
+        return no(
+            "Accepted",
+            "NameConflict",
+            f"Topic {holder} is older and has the topic name {topic.name} already; remove one of them",
+        )
+    refused = seen.resolved.refused.get(topic.meta.name)
+    if refused is not None:
+        return no("Accepted", "InvalidPolicy", refused)
+    return yes("Accepted", "Accepted", f"topic {topic.name} of TaskQueue {queue}")
+
+
+def _programmed(seen: Seen) -> Condition:
+    trouble = seen.connection or seen.broker.trouble
+    if trouble is not None:
+        words = f"the broker does not hold this yet: {trouble.message}"
+        return no("Programmed", trouble.reason, words, bad=False)
+    if seen.broker.revision is None:
+        return no("Programmed", "Pending", "the broker does not hold this yet", bad=False)
+    return yes("Programmed", "Programmed", f"revision {seen.broker.revision} in the broker")
+
+
+def _served(topic: Topic, seen: Seen) -> Condition:
+    workers = seen.queue.spec.workers
+    if workers is None or subscription(workers).matches(topic.name):
+        return yes("Served", "Served", "the workers take this topic")
+    words = f"workers.topics of TaskQueue {seen.queue.meta.name} leaves {topic.name} out; nobody runs its tasks"
+    return no("Served", "NotServed", words)
+
+
+# --- the numbers ---------------------------------------------------------------------------------
+
+
+def queue_fields(seen: Seen) -> dict[str, Any]:
+    """Everything of a TaskQueue's status but conditions and observedGeneration."""
+    out: dict[str, Any] = {"broker": _broker(seen)}
+    connection = seen.queue.spec.broker.connection
+    if connection is not None:
+        out["binding"] = {"name": connection.secret_ref.name}
+    if seen.broker.revision is not None:
+        out["configRevision"] = seen.broker.revision
+    if seen.queue.spec.workers is not None:
+        out["workers"] = _workers(seen, seen.workers or WorkersView())
+    stats = seen.broker.stats
+    if stats is not None:
+        out["summary"] = _sum(list(stats.topics.values()))
+        out["topics"] = _topics(stats.topics)
+    return out
+
+
+def _broker(seen: Seen) -> dict[str, Any]:
+    broker = seen.broker
+    found = {
+        "type": seen.queue.spec.broker.type,
+        "endpoint": broker.endpoint,
+        "serverVersion": broker.version,
+        "schemaVersion": broker.schema,
+        "queue": seen.queue.broker_queue,
+        "secretResourceVersion": seen.secret_version,
+    }
+    return {name: value for name, value in found.items() if value not in ("", None)}
+
+
+def _workers(seen: Seen, view: WorkersView) -> dict[str, Any]:
+    out: dict[str, Any] = {
+        "replicas": view.replicas,
+        "selector": names.selector_text(seen.queue.meta.name, names.WORKER),
+        "desired": view.desired,
+        "ready": view.ready,
+        "updated": view.updated,
+    }
+    if seen.broker.stats is not None:
+        rows = seen.broker.stats.workers
+        out["busy"] = sum(row.leased > 0 for row in rows)
+        out["draining"] = sum(row.state == "Fenced" or row.beat.draining for row in rows)
+    decision = seen.decision
+    if decision is not None and decision.desired is not None:
+        out["decision"] = {
+            "desired": decision.desired,
+            "reason": decision.reason,
+            "at": stamp(decision.at),
+        }
+        if decision.limited_by:
+            out["decision"]["limitedBy"] = decision.limited_by
+    return out
+
+
+def _topics(topics: Mapping[str, TopicStats]) -> dict[str, Any]:
+    strays = sorted(name for name, topic in topics.items() if not topic.declared)
+    declared = sum(topic.declared for topic in topics.values())
+    return {"declared": declared, "undeclaredCount": len(strays), "undeclared": strays[:20]}
+
+
+def topic_fields(topic: Topic, seen: Seen | None) -> dict[str, Any]:
+    """Everything of a Topic's status but conditions and observedGeneration."""
+    out: dict[str, Any] = {"topicName": topic.name}
+    if seen is None or seen.resolved is None or topic.meta.name not in seen.resolved.topics:
+        return out
+    out["effective"] = _effective(seen.resolved.topics[topic.meta.name])
+    revision, stats = seen.broker.revision, seen.broker.stats
+    if revision is not None:
+        out["configRevision"] = revision
+    if revision is not None and stats is not None:
+        current = sum(row.beat.revision >= revision for row in stats.workers)
+        out["appliedBy"] = {"workers": current, "of": len(stats.workers)}
+    if stats is not None and topic.name in stats.topics:
+        out["summary"] = _sum([stats.topics[topic.name]])
+    return out
+
+
+def _effective(policy: TopicPolicy) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "priority": policy.priority,
+        "weight": policy.weight,
+        "limit": policy.effective_limit,
+        "perKey": policy.effective_key_limit,
+        "rate": str(policy.rate) if policy.rate else None,
+        "hardTimeout": format_duration(policy.hard_timeout),
+        "maxAttempts": policy.retry.attempts,
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _sum(topics: list[TopicStats]) -> dict[str, Any]:
+    """Sums, rounded; what is unknown of one topic is left out for all."""
+    out: dict[str, int] = {}
+    parts = {
+        "queued": [_add(topic.waiting, topic.delayed) for topic in topics],
+        "running": [topic.leased for topic in topics],
+        "dead": [topic.dead for topic in topics],
+    }
+    for name, numbers in parts.items():
+        known = [number for number in numbers if number is not None]
+        if len(known) == len(numbers):
+            out[name] = rounded(sum(known))
+    ages = [topic.oldest for topic in topics if topic.oldest is not None]
+    if ages:
+        out["oldestSeconds"] = rounded(int(max(ages)))
+    return out
+
+
+def _add(one: int | None, other: int | None) -> int | None:
+    return None if one is None or other is None else one + other
+
+
+def rounded(number: int) -> int:
+    """Two significant digits: enough to look at, and still for as long as possible."""
+    size = max(0, len(str(number)) - 2)
+    return int(round(number, -size))
