@@ -7,7 +7,7 @@ from typing import Final
 
 from millgate.outcome import Cancelled, Died, Failure, Interrupted, Outcome, Reason
 from millgate.runtime.processes import describe_status
-from millgate.runtime.recycle import Because
+from millgate.runtime.recycle import REPLACING, Because
 
 _MEMORY: Final = {
     Because.HARD_MAX_RSS: "the process tree of the task grew over the hard memory ceiling and was stopped",
@@ -20,10 +20,13 @@ _OURS: Final = {Because.DRAINED, Because.LEASE_LOST, Because.HARD_TIMEOUT, Becau
 
 
 def cause(because: Because | None, status: int, *, oom: bool, limited: bool) -> Because:
-    """Why a child ended: our own reason first, then the kernel's; `limited`: it had a data limit."""
-    if because is not None:
-        return because
+    """Why a child ended: our own reason first, then the kernel's; `limited`: it had a data limit.
+
+    A child that was only to be replaced after its task, and did not end by itself, ended for another reason.
+    """
     ended_by = -status_code(status)
+    if because is not None and not (because in REPLACING and ended_by > 0):
+        return because
     if oom and ended_by == signal.SIGKILL:
         return Because.OOM_KILLED
     if limited and ended_by == signal.SIGABRT:

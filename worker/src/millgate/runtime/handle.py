@@ -18,7 +18,7 @@ from millgate.runtime.capture import Capture
 from millgate.runtime.ledger import Run
 from millgate.runtime.processes import kill_tree, tree_of
 from millgate.runtime.reactor import Reactor
-from millgate.runtime.recycle import Because
+from millgate.runtime.recycle import REPLACING, Because
 from millgate.runtime.spawn import Spawned
 
 _OUTPUT_CHUNK: Final = 256 * 1024
@@ -171,9 +171,11 @@ class Child:
                 self._link.shutdown(socket.SHUT_WR)
 
     def kill(self, because: Because) -> None:
-        """End the whole tree now. The first reason stays. From any thread."""
-        if self.because is None:
-            self.because = because
+        """End the whole tree now. The first reason for a kill stays. From any thread."""
+        if self.because is None or self.because in REPLACING:
+            self.because = (
+                because  # it was to be replaced after its task; now the task is what ends
+            )
         if self.phase is Phase.DEAD:
             return
         tree = tree_of(self.pid)

@@ -41,6 +41,12 @@ class Because(StrEnum):
     NOT_READY = "NotReady"
 
 
+#: Reasons to replace a child between two tasks: none of them ends a task.
+REPLACING: Final = frozenset(
+    {Because.MAX_RSS, Because.MAX_TASKS, Because.MAX_LIFETIME, Because.DEFUNCT}
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Ceilings:
     """Bytes that a tree may have, and what the container may have. None: no such bound."""
