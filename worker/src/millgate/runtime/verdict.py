@@ -76,7 +76,9 @@ class Verdict:
         level = _level(outcome, settlement)
         if not self._journal.enabled(level):
             return
-        fields: dict[str, object] = {} if seconds is None else {"seconds": round(seconds, 6)}
+        fields: dict[str, object] = {"waited": round(run.claim.age, 4)}
+        if seconds is not None:
+            fields["seconds"] = round(seconds, 6)
         failure = getattr(outcome, "failure", None)
         if failure is not None:
             fields |= {"error": failure.error, "message": failure.message[:_TEXT]}
