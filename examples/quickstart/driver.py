@@ -22,7 +22,7 @@ import tasks
 from millgate import TaskFailed, as_completed
 
 ROOT = Path(sysconfig.get_path("stdlib"))
-HEAD = f"{'package':<24}{'files':>8}{'lines':>12}{'tokens':>14}\n{'-' * 58}\n"
+HEAD = f"{'package':<32}{'files':>8}{'lines':>12}{'tokens':>14}\n{'-' * 66}\n"
 
 
 def sources(limit: int | None) -> list[str]:
@@ -69,7 +69,7 @@ def main() -> int:
     report = options.report or Path(tempfile.mkdtemp(prefix="millgate-demo-")) / "report.txt"
     report.write_text(HEAD, encoding="utf-8")
 
-    greedy = tasks.hoard.send(4096)  # 4 GiB, one at a time: it will not get far
+    greedy = tasks.hoard.send(str(ROOT))  # wants some gigabytes, and will not get far
     paths = sources(options.files)
     missing = Counter(map(package, paths))
     rows: dict[str, Counter[str]] = defaultdict(Counter)

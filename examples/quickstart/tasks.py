@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tokenize
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 from millgate import App
@@ -33,7 +34,7 @@ def count(path: str) -> dict[str, object]:
 def append(report: str, package: str, files: int, lines: int, tokens: int) -> None:
     """Add a row to the report. Two at once would mix their rows; the topic's limit of 1 keeps them apart."""
     with Path(report).open("a", encoding="utf-8") as file:
-        for part in (f"{package:<24}", f"{files:>8,}", f"{lines:>12,}", f"{tokens:>14,}\n"):
+        for part in (f"{package:<32}", f"{files:>8,}", f"{lines:>12,}", f"{tokens:>14,}\n"):
             file.write(part)
             file.flush()
 
@@ -52,6 +53,10 @@ def finish(report: str) -> dict[str, int]:
 
 
 @app.task(topic="hoard", retries=0)
-def hoard(megabytes: int) -> int:
-    """Hold on to more and more memory, far past the ceiling of taskqueue.yaml. It does not get there."""
-    return len([bytes([number % 251]) * 2**20 for number in range(megabytes)])
+def hoard(folder: str) -> int:
+    """Keep every token of every file in memory, far past the ceiling of taskqueue.yaml. It does not get to the end."""
+    held = []
+    for path in Path(folder).rglob("*.py"):
+        with path.open("rb") as file, suppress(SyntaxError, tokenize.TokenError):
+            held += list(tokenize.tokenize(file.readline))
+    return len(held)

@@ -66,11 +66,17 @@ def letters_table(letters: Sequence[DeadLetter]) -> Table:
             letter.topic,
             letter.message.task if letter.message else "?",
             letter.reason,
-            letter.failure.message[:80] if letter.failure else "-",
+            _what(letter),
         )
         for letter in letters
     ]
     return Table(("DEAD LETTER", "TASK", "REASON", "WHAT HAPPENED"), rows)
+
+
+def _what(letter: DeadLetter) -> str:
+    if letter.failure is None:
+        return "-"
+    return f"{letter.failure.error}: {letter.failure.message}".strip(": ")[:80]
 
 
 def _progress(lane: Lane, bars: bool) -> Iterator[str]:

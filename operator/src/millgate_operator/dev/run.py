@@ -19,6 +19,7 @@ from millgate_operator.dev.lane import Lane, Start, build
 from millgate_operator.dev.manifests import Manifests
 from millgate_operator.dev.pool import MAX_SHORT_LIVES
 from millgate_operator.dev.screen import Screen
+from millgate_operator.dev.tally import shown
 
 BROKER: Final = "broker"
 DRIVER: Final = "driver"
@@ -99,16 +100,20 @@ class Run:
             self._children.start(DRIVER, program.command, program.environ)
 
     def _reach(self, broker: Broker) -> None:
-        """Set the broker up, waiting for one that is just starting."""
+        """Set the broker up, once it answers: the one that was just started needs a moment."""
         end = self._clock.monotonic() + _START
         while True:
             try:
-                return broker.setup()
+                if self._plan.url is None:
+                    broker.server()  # first: `setup` would start another local broker where none listens yet
+                broker.setup()
             except BrokerUnavailable:
                 self._handle(self._children.wait(0.1))
                 gone = self._plan.url is None and BROKER not in self._children
                 if gone or self._clock.monotonic() > end:
                     raise
+            else:
+                return
 
     def _work(self) -> None:
         tick = draw = self._clock.monotonic()
@@ -173,13 +178,13 @@ class Run:
         if line.child == DRIVER:
             self._screen.raw(line.text)
             return
-        for lane in self._lanes:
-            if line.child in lane.pool.workers:
-                shown = lane.tally.line(line.child, line.text, self._plan.verbose)
-                if shown is not None:
-                    self._screen.say(f"{line.child}: {shown}")
-                return
-        self._screen.say(f"{line.child}: {line.text}")
+        lane = next((lane for lane in self._lanes if line.child in lane.pool.workers), None)
+        verbose = self._plan.verbose
+        text = (
+            lane.tally.line(line.child, line.text, verbose) if lane else shown(line.text, verbose)
+        )
+        if text is not None:
+            self._screen.say(f"{line.child}: {text}")
 
     def _ended(self, event: Ended) -> None:
         if event.child == DRIVER:

@@ -93,18 +93,14 @@ class Tally:
     def line(self, worker: str, text: str, verbose: bool) -> str | None:
         """Take in a worker's log line; answers what is worth showing of it, or None."""
         record = _record(text)
-        if record is None:
-            return text or None
-        self._count(worker, record)
-        spoken = record["event"] == "output" or record.get("level") in ("warning", "error")
-        if not verbose and not spoken:
-            return None
-        return words(record)
+        if record is not None:
+            self._count(worker, record)
+        return shown(text, verbose)
 
     def _count(self, worker: str, record: Mapping[str, Any]) -> None:
         tally = self.workers.setdefault(worker, WorkerTally())
         event, topic = str(record["event"]), record.get("topic")
-        if event in _TASK_ENDED:
+        if event in _TASK_ENDED and "seconds" in record:  # without, it never started here
             tally.tasks += 1
             waited = record.get("waited")
             if isinstance(waited, int | float) and isinstance(topic, str):
@@ -115,16 +111,25 @@ class Tally:
             tally.stopped += reason not in _RECYCLED | _EXPECTED
 
 
-def words(record: Mapping[str, Any]) -> str:
-    """A log record on one line, for people; what a task printed as it is, a traceback below."""
+def shown(text: str, verbose: bool) -> str | None:
+    """What is worth showing of a line that a program of ours printed: all that is no log record, and troubles."""
+    record = _record(text)
+    if record is None:
+        return text or None
+    spoken = record["event"] == "output" or record.get("level") in ("warning", "error")
+    return _words(record) if spoken or verbose else None
+
+
+def _words(record: Mapping[str, Any]) -> str:
+    """One line; what a task printed as it is, a traceback below."""
     if record["event"] == "output":
         return str(record.get("text", ""))
-    shown = {
+    fields = {
         name: value
         for name, value in record.items()
         if name not in ("time", "level", "event", "traceback") and value not in (None, "")
     }
-    details = " ".join(f"{name}={value}" for name, value in shown.items())
+    details = " ".join(f"{name}={value}" for name, value in fields.items())
     line = f"{record.get('level')} {record['event']} {details}".rstrip()
     traceback = str(record.get("traceback") or "").rstrip()
     return f"{line}\n{traceback}" if traceback else line

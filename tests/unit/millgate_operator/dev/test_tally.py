@@ -82,7 +82,9 @@ def test_tasks_waits_and_ended_children_are_counted_for_their_worker() -> None:
     tally = Tally()
     for waited in (0.1, 0.2, 0.4):
         line = {"level": "debug", "event": "task succeeded", "topic": "t", "waited": waited}
-        tally.line("w1", json.dumps(line), verbose=False)
+        tally.line("w1", json.dumps(line | {"seconds": 0.1}), verbose=False)
+    back = {"level": "info", "event": "task goes back", "topic": "t", "waited": 9.0}
+    tally.line("w1", json.dumps(back), verbose=False)
     for reason in ("MaxRSS", "MaxRSS", "HardMaxRSS", "OOMKilled", "Drained"):
         line = {"level": "info", "event": "child ended", "reason": reason}
         tally.line("w2", json.dumps(line), verbose=False)
