@@ -17,7 +17,6 @@ from millgate.brokers.local.broker import LocalBroker
 from millgate.brokers.local.launch import probe
 from millgate.brokers.local.link import Absent
 from millgate.clock import SystemClock
-
 from support.wait import eventually
 
 
@@ -35,10 +34,13 @@ class Daemon:
         self.options = options
         self.url = f"local://{self.path}?key_file={folder / 'key'}{options}"
         self.address = parse(self.url, self.environ)
+        self.clients: list[LocalBroker] = []
 
     def client(self, queue: str = "millgate", deadline: float = 10.0) -> LocalBroker:
-        """A client, whether anybody listens or not."""
-        return LocalBroker(self.address, queue, deadline)
+        """A client, whether anybody listens or not; `close` closes it, if the test does not."""
+        broker = LocalBroker(self.address, queue, deadline)
+        self.clients.append(broker)
+        return broker
 
     @property
     def pid(self) -> int:
@@ -50,6 +52,12 @@ class Daemon:
         broker = self.client()
         broker.setup()
         broker.close()
+
+    def close(self) -> None:
+        """Close every client and end brokerd."""
+        for client in self.clients:
+            client.close()
+        self.end()
 
     def end(self, number: int = signal.SIGTERM) -> None:
         """End it, if it is there, and wait until it is gone."""
@@ -91,7 +99,7 @@ class LocalVenue:
 
     def client(self) -> LocalBroker:
         """Another client of the same queue."""
-        broker = self.daemon.client(self.queue)
+        broker = LocalBroker(self.daemon.address, self.queue, 10.0)
         broker.setup()
         self.clients.append(broker)
         return broker

@@ -15,4 +15,4 @@ def daemon(tmp_path: Path) -> Iterator[Daemon]:
     """Not started yet; ended with the test."""
     made = Daemon(tmp_path)
     yield made
-    made.end()
+    made.close()

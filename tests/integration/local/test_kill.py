@@ -8,6 +8,7 @@ import signal
 import time
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,7 +24,7 @@ FORK = multiprocessing.get_context("fork")
 def produce(daemon: Daemon, name: int, stop: Connection, ledger: Connection) -> None:
     """Publish until told to stop; report the ids whose publication was acknowledged."""
     broker = daemon.client(deadline=20)
-    sent = []
+    sent: list[str] = []
     while not stop.poll():
         ids = [f"p{name}-{len(sent) + at}" for at in range(5)]
         broker.publish([a_message(id=id_) for id_ in ids])
@@ -37,7 +38,9 @@ def consume(daemon: Daemon, name: int, stop: Connection, ledger: Connection) -> 
     broker = daemon.client(deadline=20)
     worker = a_worker(f"w{name}")
     broker.register(worker, an_info())
-    claimed, settled, stale = [], [], []
+    claimed: list[str] = []
+    settled: list[str] = []
+    stale: list[str] = []
     held: tuple[Ack, ...] = ()
     while held or not stop.poll():
         answer = broker.claim(worker, Ask(n=0 if stop.poll() else 7), held)
@@ -55,7 +58,7 @@ def test_nothing_acknowledged_is_lost_or_given_twice_when_it_is_killed_again_and
     daemon: Daemon,
 ) -> None:
     daemon.start()
-    parts = []
+    parts: list[tuple[Any, Any, Connection, Connection]] = []
     for role in (produce, produce, consume, consume, consume):
         stopped, stop = FORK.Pipe(duplex=False)
         ledger, report = FORK.Pipe(duplex=False)
@@ -115,7 +118,7 @@ def test_a_call_goes_on_by_itself_when_brokerd_comes_back_within_its_deadline(
 def test_without_brokerd_a_call_ends_at_its_deadline_with_an_error(daemon: Daemon) -> None:
     broker = daemon.client(deadline=0.5)
     before = time.monotonic()
-    with pytest.raises(BrokerUnavailable, match="b.sock"):
+    with pytest.raises(BrokerUnavailable, match=r"b\.sock"):
         broker.publish([a_message()])
     assert time.monotonic() - before < 1.0
     broker.close()
