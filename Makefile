@@ -11,6 +11,8 @@ CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/millgate
 TESTS ?= all
 CLUSTER ?= auto
 BROKER ?= local
+DEMO ?= .venv-demo
+DEMO_SOURCES := constraints.txt worker/pyproject.toml operator/pyproject.toml $(shell find worker/src operator/src -type f -not -name "*.pyc")
 PEERS ?=
 JOBS ?= 2
 
@@ -68,8 +70,15 @@ e2e: install ## run the end-to-end tests; CLUSTER=node|kind|current
 	$(call say,end-to-end tests on --cluster=$(CLUSTER))
 	@$(PYTEST) tests/e2e
 
-demo: ## see it work: real input, no service needed, under a minute
-	@true
+demo: $(DEMO)/.installed ## see it work: real input, no service needed, under a minute
+	@$(DEMO)/bin/millgate dev -f examples/quickstart --once driver.py
+
+$(DEMO)/.installed: $(DEMO_SOURCES)
+	$(call say,installing into $(DEMO) (a minute on a new machine))
+	@test -x $(DEMO)/bin/python || $(PYTHON) -m venv $(DEMO)
+	@$(DEMO)/bin/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Millgate needs Python 3.11 or newer; set PYTHON=/path/to/python3" >&2; exit 2; }
+	@$(DEMO)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade -c constraints.txt ./worker ./operator
+	@touch $@
 
 bench: install ## measure; BROKER=local|postgres|memory, PEERS=1 beside the peers
 	$(call say,benchmark on $(BROKER)$(if $(PEERS), beside the peers))
@@ -85,6 +94,6 @@ images: install ## build the worker and operator images into the cache
 	@PYTHONPATH=tests $(BIN)/python -m node images
 
 clean: ## remove what the commands above made inside the repository
-	@rm -rf .venv .venv-demo .mypy_cache .ruff_cache .pytest_cache .import_linter_cache build dist
+	@rm -rf $(VENV) $(DEMO) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache build dist
 
 , := ,
