@@ -47,7 +47,7 @@ def shell(cluster: Cluster) -> Cluster:
 @pytest.fixture
 def fresh(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
     """An API server for this test alone, which may do to it what it likes."""
-    made = local.up(f"test-{secrets.token_hex(4)}", pods=False, ends_with_us=True, **SILENT)
+    made = local.up(f"test-{secrets.token_hex(4)}", nodes=0, ends_with_us=True, **SILENT)
     try:
         yield made
     finally:
@@ -197,7 +197,7 @@ def test_an_instance_ends_with_the_process_that_made_it(tmp_path: Path) -> None:
     name = f"test-{secrets.token_hex(4)}"
     code = (
         "import sys, time; from node import local;"
-        f"local.up({name!r}, pods=False, say=lambda text: None, ends_with_us=True);"
+        f"local.up({name!r}, nodes=0, say=lambda text: None, ends_with_us=True);"
         "print('up', flush=True); time.sleep(600)"
     )
     env = settings.environment(PYTHONPATH=str(Path(__file__).parents[1]))
@@ -252,6 +252,23 @@ def test_a_service_is_reached_by_its_name(shell: Cluster, namespace: str) -> Non
     )
     shell.kubectl("wait", SUCCEEDED, "pod/ask", "-n", namespace, "--timeout=40s")
     assert shell.kubectl("logs", "ask", "-n", namespace) == "found\n"
+
+
+def test_a_node_that_loses_its_power_is_noticed_and_works_again_afterwards(
+    shell: Cluster, namespace: str
+) -> None:
+    name = shell.nodes()[-1]
+    pod = a_pod("it", "sh", "-c", "echo started; exec sleep 600")
+    pod["spec"] |= {"nodeName": name, "restartPolicy": "Always"}
+    shell.apply(pod, namespace=namespace)
+    shell.kubectl("wait", "--for=condition=Ready", "pod/it", "-n", namespace, "--timeout=30s")
+    shell.stop_node(name)
+    shell.kubectl("wait", "--for=condition=Ready=Unknown", f"node/{name}", "--timeout=60s")
+    shell.start_node(name)
+    shell.kubectl("wait", "--for=condition=Ready", f"node/{name}", "--timeout=60s")
+    restarted = "--for=jsonpath={.status.containerStatuses[0].restartCount}=1"
+    shell.kubectl("wait", restarted, "pod/it", "-n", namespace, "--timeout=60s")
+    assert eventually(lambda: shell.kubectl("logs", "it", "-n", namespace)) == "started\n"
 
 
 def test_a_claim_of_storage_is_bound_and_can_be_written_by_an_ordinary_user(
@@ -339,7 +356,7 @@ def test_a_node_and_its_pods_leave_nothing_when_they_are_killed(tmp_path: Path) 
         pytest.fail("a node needs root: run these tests as root, or leave this file out")
     setting = Path("/proc/sys/vm/overcommit_memory")
     before = setting.read_text()
-    made = local.up(f"test-{secrets.token_hex(4)}", pods=True, ends_with_us=True, **SILENT)
+    made = local.up(f"test-{secrets.token_hex(4)}", nodes=2, ends_with_us=True, **SILENT)
     try:
         made.load(small.shell(SILENT["say"]))
         made.apply(a_pod("it", "sleep", "600"), namespace="default")

@@ -43,7 +43,8 @@ def _parser() -> argparse.ArgumentParser:
         return made
 
     add(_build, "build Kubernetes and what it stands on into the cache (once, about ten minutes)")
-    add(_up, "bring a node up and leave it running")
+    up = add(_up, "bring a cluster up and leave it running")
+    up.add_argument("--nodes", type=int, default=1, help="how many nodes (default: 1)")
     add(_api, "bring an API server alone up and leave it running", name="api")
     down = add(_down, "end an instance; nothing of it is left")
     down.add_argument("--all", action="store_true", help="end every instance")
@@ -70,17 +71,17 @@ def _build(_: argparse.Namespace) -> None:
 
 
 def _up(arguments: argparse.Namespace) -> None:
-    _bring_up(arguments.name, pods=True)
+    _bring_up(arguments.name, arguments.nodes)
 
 
 def _api(arguments: argparse.Namespace) -> None:
-    _bring_up(arguments.name, pods=False)
+    _bring_up(arguments.name, 0)
 
 
-def _bring_up(name: str, *, pods: bool) -> None:
+def _bring_up(name: str, nodes: int) -> None:
     running = instance.find(name)
     if running is None:
-        cluster = local.up(name, pods=pods, say=_say)
+        cluster = local.up(name, nodes=nodes, say=_say)
         running = cluster.instance
     else:
         _say(f"{name} is up already")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
+import signal
 from pathlib import Path
 
 from node.processes import Identity
@@ -18,15 +20,15 @@ def name_for(owner: Identity) -> str:
 
 
 def make(name: str) -> None:
-    """Make the root group in every hierarchy: the kubelet wants it to be there."""
+    """Make a group (a path of names) in every hierarchy: the kubelet wants its root group to be there."""
     for hierarchy in _hierarchies():
-        (hierarchy / name).mkdir(exist_ok=True)
-        controllers = hierarchy / "cgroup.subtree_control"
-        if (
-            controllers.exists()
-        ):  # version 2: children get only the controllers that are passed down
-            _pass_down(hierarchy)
-            _pass_down(hierarchy / name)
+        (hierarchy / name).mkdir(exist_ok=True, parents=True)
+        if (hierarchy / "cgroup.subtree_control").exists():  # version 2
+            group = hierarchy
+            _pass_down(group)  # groups below get only the controllers that are passed down
+            for part in Path(name).parts:
+                group /= part
+                _pass_down(group)
 
 
 def remove(name: str) -> bool:
@@ -40,6 +42,16 @@ def remove(name: str) -> bool:
             with contextlib.suppress(OSError):
                 top.rmdir()
     return not any(top.is_dir() for top in tops)
+
+
+def kill(name: str) -> None:
+    """Kill every process in the group and below it."""
+    for hierarchy in _hierarchies():
+        for members in (hierarchy / name).rglob("cgroup.procs"):
+            with contextlib.suppress(OSError):
+                for pid in members.read_text().split():
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(int(pid), signal.SIGKILL)
 
 
 def left_over() -> list[str]:

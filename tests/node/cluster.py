@@ -31,6 +31,18 @@ class Cluster(ABC):
         """Put the images of a docker-archive where pods find them (imagePullPolicy: IfNotPresent or Never)."""
 
     @abstractmethod
+    def nodes(self) -> list[str]:
+        """The names of the nodes that run pods of tests."""
+
+    @abstractmethod
+    def stop_node(self, name: str) -> None:
+        """End all that runs on a node at once, as a power cut does: its pods, its runtime, its kubelet."""
+
+    @abstractmethod
+    def start_node(self, name: str) -> None:
+        """Start a node that was stopped."""
+
+    @abstractmethod
     def down(self) -> None:
         """End it, if it was made by us."""
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from node.layout import API_SERVICE_IP, NODE, NODE_IP, PODS, SERVICES, Layout
+from node.layout import API_SERVICE_IP, HOST_IP, PODS, SERVICES, Layout, Worker
 
 # names under which clients and the kubelet reach the API server
 API_NAMES = ",".join(
     [
         *("DNS:kubernetes", "DNS:kubernetes.default", "DNS:kubernetes.default.svc"),
         *("DNS:kubernetes.default.svc.cluster.local", "DNS:localhost"),
-        *("IP:127.0.0.1", f"IP:{API_SERVICE_IP}", f"IP:{NODE_IP}"),
+        *("IP:127.0.0.1", f"IP:{API_SERVICE_IP}", f"IP:{HOST_IP}"),
     ]
 )
 STORE = ("etcd", "kube-apiserver")
 CONTROL = ("kube-controller-manager", "kube-scheduler")
-WORKER = ("containerd", "kubelet", "kube-proxy", "coredns")
+NETWORK = ("kube-proxy", "coredns")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +28,11 @@ class Component:
     env: Mapping[str, str] = field(default_factory=dict)
 
 
-def components(layout: Layout, *, pods: bool) -> dict[str, Component]:
-    """Everything that the instance may run, by name; pods: whether it has a node, or an API server alone."""
+def components(layout: Layout) -> dict[str, Component]:
+    """Everything that the instance may run, by name."""
     made = {
         "etcd": _etcd(layout),
-        "kube-apiserver": _api_server(layout, pods=pods),
+        "kube-apiserver": _api_server(layout),
         "kube-controller-manager": _controllers(layout),
         "kube-scheduler": _program(
             layout,
@@ -43,12 +43,14 @@ def components(layout: Layout, *, pods: bool) -> dict[str, Component]:
             kube_api_burst=1000,
         ),
     }
-    if not pods:
+    if not layout.workers:
         return made
+    for worker in layout.workers:
+        settings = worker.config / "containerd.toml"
+        made[worker.containerd] = _program(layout, "containerd", config=settings)
+        made[worker.kubelet] = _kubelet(worker)
     return {
         **made,
-        "containerd": _program(layout, "containerd", config=layout.config / "containerd.toml"),
-        "kubelet": _kubelet(layout),
         "kube-proxy": _program(layout, "kube-proxy", config=layout.config / "kube-proxy.json"),
         "coredns": Component(
             (str(layout.programs / "coredns"), "-conf", f"{layout.config}/Corefile")
@@ -69,14 +71,14 @@ def _etcd(layout: Layout) -> Component:
     )
 
 
-def _api_server(layout: Layout, *, pods: bool) -> Component:
+def _api_server(layout: Layout) -> Component:
     pki = layout.pki
     return _program(
         layout,
         "kube-apiserver",
         etcd_servers="http://127.0.0.1:2379",
         secure_port=layout.port,
-        advertise_address=NODE_IP,
+        advertise_address=HOST_IP,
         tls_cert_file=pki / "apiserver.crt",
         tls_private_key_file=pki / "apiserver.key",
         client_ca_file=pki / "ca.crt",
@@ -91,7 +93,7 @@ def _api_server(layout: Layout, *, pods: bool) -> Component:
         allow_privileged=True,
         enable_admission_plugins="NodeRestriction",
         # with no controllers nothing makes the account that this plugin asks of every pod
-        **({} if pods else {"disable_admission_plugins": "ServiceAccount"}),
+        **({} if layout.nodes else {"disable_admission_plugins": "ServiceAccount"}),
     )
 
 
@@ -115,15 +117,15 @@ def _controllers(layout: Layout) -> Component:
     )
 
 
-def _kubelet(layout: Layout) -> Component:
+def _kubelet(worker: Worker) -> Component:
     return _program(
-        layout,
+        worker.layout,
         "kubelet",
-        config=layout.config / "kubelet.json",
-        kubeconfig=layout.pki / "kubelet.kubeconfig",
-        root_dir=layout.folder / "kubelet",
-        hostname_override=NODE,
-        node_ip=NODE_IP,
+        config=worker.config / "kubelet.json",
+        kubeconfig=worker.layout.pki / f"{worker.name}.kubeconfig",
+        root_dir=worker.folder / "kubelet",
+        hostname_override=worker.name,
+        node_ip=worker.ip,
         v=1,
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from node.layout import NODE, NODE_IP, PAUSE, PODS, PODS_HERE, Layout
+from node.layout import HOST_IP, PAUSE, PODS, Layout, Worker
 
 # The kubelet sets these for the whole machine; an instance shows it files that hold what it wants, so it does not.
 SYSCTLS = {
@@ -19,12 +19,12 @@ SYSCTLS = {
 
 CONTAINERD = """\
 version = 3
-root = "{folder}/containerd/root"
-state = "{run}/containerd"
+root = "{folder}/containerd"
+state = "{run}/{name}"
 [grpc]
   address = "{socket}"
 [plugins.'io.containerd.internal.v1.opt']
-  path = "{folder}/containerd/opt"
+  path = "{folder}/opt"
 [plugins.'io.containerd.nri.v1.nri']
   disable = true
 [plugins.'io.containerd.cri.v1.images']
@@ -60,36 +60,47 @@ COREFILE = """\
 
 
 def configs(layout: Layout, snapshotter: str) -> dict[str, str]:
-    """Every file that the node's programs read, by its name under the configuration folder."""
-    return {
-        "containerd.toml": CONTAINERD.format(
-            folder=layout.folder,
-            run=layout.run,
-            socket=layout.containerd_socket,
-            config=layout.config,
-            programs=layout.programs,
-            pause=PAUSE,
-            snapshotter=snapshotter,
-        ),
-        "Corefile": COREFILE.format(address=NODE_IP, kubeconfig=layout.kubeconfig),
-        "cni/10-pods.conflist": json.dumps(_pod_network(layout), indent=1),
-        "kubelet.json": json.dumps(_kubelet(layout), indent=1),
+    """Every file that the nodes' programs read, by its name under the configuration folder."""
+    files = {
+        "Corefile": COREFILE.format(address=HOST_IP, kubeconfig=layout.kubeconfig),
         "kube-proxy.json": json.dumps(_proxy(layout), indent=1),
         "resolv.conf": "# nothing outside can be reached from here\n",
         **{f"sysctl/{name.replace('/', '.')}": f"{value}\n" for name, value in SYSCTLS.items()},
     }
+    for worker in layout.workers:
+        for name, text in _worker(worker, snapshotter).items():
+            files[f"{worker.name}/{name}"] = text
+    return files
 
 
-def _pod_network(layout: Layout) -> Mapping[str, object]:
+def _worker(worker: Worker, snapshotter: str) -> dict[str, str]:
+    containerd = CONTAINERD.format(
+        folder=worker.folder,
+        run=worker.layout.run,
+        name=worker.containerd,
+        socket=worker.socket,
+        config=worker.config,
+        programs=worker.layout.programs,
+        pause=PAUSE,
+        snapshotter=snapshotter,
+    )
+    return {
+        "containerd.toml": containerd,
+        "cni/10-pods.conflist": json.dumps(_pod_network(worker), indent=1),
+        "kubelet.json": json.dumps(_kubelet(worker), indent=1),
+    }
+
+
+def _pod_network(worker: Worker) -> Mapping[str, object]:
     ipam = {
         "type": "host-local",
-        "dataDir": str(layout.run / "ipam"),
-        "ranges": [[{"subnet": PODS_HERE}]],
+        "dataDir": str(worker.layout.run / f"addresses-{worker.index}"),
+        "ranges": [[{"subnet": worker.pods}]],
         "routes": [{"dst": "0.0.0.0/0"}],
     }
     bridge = {
         "type": "bridge",
-        "bridge": "cni0",
+        "bridge": worker.bridge,
         "isGateway": True,
         "ipMasq": False,
         "hairpinMode": True,
@@ -99,30 +110,33 @@ def _pod_network(layout: Layout) -> Mapping[str, object]:
     return {"cniVersion": "0.4.0", "name": "pods", "plugins": [bridge, ports]}
 
 
-def _kubelet(layout: Layout) -> Mapping[str, object]:
+def _kubelet(worker: Worker) -> Mapping[str, object]:
+    pki = worker.layout.pki
     return {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
-        "containerRuntimeEndpoint": f"unix://{layout.containerd_socket}",
+        "containerRuntimeEndpoint": f"unix://{worker.socket}",
         "cgroupDriver": "cgroupfs",
-        "cgroupRoot": f"/{layout.cgroup}",
+        "cgroupRoot": f"/{worker.cgroup}",
+        "address": worker.ip,
+        "healthzBindAddress": worker.ip,
         "failCgroupV1": False,
         "failSwapOn": False,
-        "clusterDNS": [NODE_IP],
+        "clusterDNS": [HOST_IP],
         "clusterDomain": "cluster.local",
-        "resolvConf": str(layout.config / "resolv.conf"),
-        "podCIDR": PODS_HERE,
+        "resolvConf": str(worker.layout.config / "resolv.conf"),
+        "podCIDR": worker.pods,
         "maxPods": 200,
-        "podLogsDir": str(layout.folder / "podlogs"),
-        "volumePluginDir": str(layout.folder / "volume-plugins"),
+        "podLogsDir": str(worker.folder / "podlogs"),
+        "volumePluginDir": str(worker.folder / "volume-plugins"),
         "authentication": {
             "anonymous": {"enabled": False},
             "webhook": {"enabled": True},
-            "x509": {"clientCAFile": str(layout.pki / "ca.crt")},
+            "x509": {"clientCAFile": str(pki / "ca.crt")},
         },
         "authorization": {"mode": "Webhook"},
-        "tlsCertFile": str(layout.pki / "kubelet.crt"),
-        "tlsPrivateKeyFile": str(layout.pki / "kubelet.key"),
+        "tlsCertFile": str(pki / f"{worker.name}.crt"),
+        "tlsPrivateKeyFile": str(pki / f"{worker.name}.key"),
         # the machine's disk is not this node's to watch over
         "evictionHard": {
             "memory.available": "100Mi",
@@ -143,6 +157,6 @@ def _proxy(layout: Layout) -> Mapping[str, object]:
         "mode": "nftables",
         "clientConnection": {"kubeconfig": str(layout.kubeconfig)},
         "clusterCIDR": PODS,
-        "hostnameOverride": NODE,
+        "hostnameOverride": layout.workers[0].name,
         "conntrack": {"maxPerCore": 0},  # that limit is the whole machine's
     }

@@ -43,7 +43,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 @pytest.fixture(scope="session")
 def api_server() -> Iterator[LocalCluster]:
     """An API server without controllers and pods; it ends with the session, however that ends."""
-    made = local.up(f"test-{secrets.token_hex(4)}", pods=False, say=_say, ends_with_us=True)
+    made = local.up(f"test-{secrets.token_hex(4)}", nodes=0, say=_say, ends_with_us=True)
     try:
         yield made
     finally:

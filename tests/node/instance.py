@@ -18,7 +18,7 @@ from typing import Any
 from node import cache, cgroups, packages, programs, settings, setup
 from node.cache import Say
 from node.components import components
-from node.layout import Layout, complaint
+from node.layout import MOST_NODES, Layout, complaint
 from node.processes import Identity, identify, only_child
 
 INIT = Path(__file__).with_name("init.py")
@@ -31,10 +31,9 @@ class InstanceFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """An instance that was started: its layout, whether it has a node, its outermost and its first process."""
+    """An instance that was started: its layout, its outermost and its first process."""
 
     layout: Layout
-    pods: bool
     top: Identity
     init: Identity
 
@@ -119,7 +118,6 @@ def find(name: str) -> Instance | None:
     paths = {"folder": Path(layout["folder"]), "programs": Path(layout["programs"])}
     found = Instance(
         Layout(**{**layout, **paths}),
-        record["pods"],
         Identity(**record["top"]),
         Identity(**record["init"]),
     )
@@ -149,16 +147,18 @@ def _sweep() -> None:
         cgroups.remove(name)
 
 
-def make(name: str, *, pods: bool, say: Say, ends_with_us: bool) -> Instance:
+def make(name: str, *, nodes: int, say: Say, ends_with_us: bool) -> Instance:
     """Make an instance; nothing runs in it yet but its first process.
 
-    pods: with a node, which needs root; without, an API server alone.
+    nodes: how many nodes run pods, which needs root; none makes an API server alone.
     ends_with_us: it ends when this process does, however that ends.
     """
-    if pods and not settings.is_root():
+    if not 0 <= nodes <= MOST_NODES:
+        raise InstanceFailed(f"{nodes} nodes: an instance has between 0 and {MOST_NODES}")
+    if nodes and not settings.is_root():
         raise InstanceFailed("a node needs root; the API server alone, kind and current do not")
     binaries = programs.build(say)
-    packages.require(packages.NODE if pods else packages.API, say)
+    packages.require(packages.NODE if nodes else packages.API, say)
     folder = instances() / name
     if problem := complaint(folder):
         raise InstanceFailed(problem)
@@ -171,13 +171,13 @@ def make(name: str, *, pods: bool, say: Say, ends_with_us: bool) -> Instance:
         assert maker is not None
         _write_record(folder, {"maker": asdict(maker)})
     try:
-        return _make(folder, binaries, pods=pods, ends_with_us=ends_with_us)
+        return _make(folder, binaries, nodes=nodes, ends_with_us=ends_with_us)
     except BaseException:
         _remove(folder, None)
         raise
 
 
-def _make(folder: Path, binaries: Path, *, pods: bool, ends_with_us: bool) -> Instance:
+def _make(folder: Path, binaries: Path, *, nodes: int, ends_with_us: bool) -> Instance:
     for part in ("run", "log", "config", "pki"):
         (folder / part).mkdir()
     plan_end, plan = os.pipe()
@@ -191,13 +191,13 @@ def _make(folder: Path, binaries: Path, *, pods: bool, ends_with_us: bool) -> In
         if used is not None:
             os.close(used)
     init = _wait_for_child(folder, top)
-    layout = Layout(folder, binaries, port, cgroups.name_for(init))
-    instance = Instance(layout, pods, top, init)
+    layout = Layout(folder, binaries, port, cgroups.name_for(init), nodes)
+    instance = Instance(layout, top, init)
     try:
         _write_record(folder, _as_record(instance))
-        setup.prepare(layout, pods=pods)
+        setup.prepare(layout)
         with open(plan, "w") as pipe:  # noqa: PTH123 - a number, not a path
-            pipe.write(json.dumps(_plan(layout, pods=pods, owner=owner is not None)) + "\n")
+            pipe.write(json.dumps(_plan(layout, owner=owner is not None)) + "\n")
         _wait_for_control(instance)
     except BaseException:
         instance.end()
@@ -234,13 +234,13 @@ def _spawn(folder: Path, plan: int, listener: int, owner: int | None = None) -> 
     return top
 
 
-def _plan(layout: Layout, *, pods: bool, owner: bool) -> dict[str, object]:
+def _plan(layout: Layout, *, owner: bool) -> dict[str, object]:
     env = {"PATH": settings.search_path(layout.programs), "HOME": str(layout.folder)}
     return {
-        "setup": setup.commands(layout, pods=pods),
+        "setup": setup.commands(layout),
         "components": {
             name: {"argv": list(component.argv), "env": {**env, **component.env}}
-            for name, component in components(layout, pods=pods).items()
+            for name, component in components(layout).items()
         },
         "logs": str(layout.logs),
         "control": str(layout.control),
@@ -282,7 +282,6 @@ def _as_record(instance: Instance) -> dict[str, Any]:
     layout |= {"folder": str(layout["folder"]), "programs": str(layout["programs"])}
     return {
         "layout": layout,
-        "pods": instance.pods,
         "top": asdict(instance.top),
         "init": asdict(instance.init),
     }

@@ -8,14 +8,14 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from node import small
+from node import cgroups, small
 from node.api import Api, is_ready_node
 from node.cache import Say
 from node.cluster import Cluster
 from node.command import run
-from node.components import CONTROL, STORE, WORKER
+from node.components import CONTROL, NETWORK, STORE
 from node.instance import Instance, InstanceFailed, find, make
-from node.layout import NODE
+from node.layout import Worker
 from node.setup import VOLUMES
 
 
@@ -27,7 +27,7 @@ class LocalCluster(Cluster):
         scratch.mkdir(exist_ok=True)
         super().__init__(instance.layout.kubeconfig, scratch)
         self.instance = instance
-        self.runs_pods = instance.pods
+        self.runs_pods = instance.layout.nodes > 0
         self.api = Api(instance)
 
     def enter(self, *argv: str | Path, stdin: str | None = None, timeout: float = 120) -> str:
@@ -41,7 +41,8 @@ class LocalCluster(Cluster):
         mark = hashlib.sha256(f"{archive.resolve()} {state.st_size} {state.st_mtime_ns}".encode())
         seen = self.scratch / f"loaded-{mark.hexdigest()[:16]}"
         if not seen.exists():
-            self._ctr("images", "import", str(archive.resolve()))
+            for worker in self.instance.layout.workers:
+                self._ctr(worker, "images", "import", str(archive.resolve()))
             seen.touch()
 
     def kill(self, name: str, number: int = signal.SIGKILL) -> None:
@@ -59,6 +60,20 @@ class LocalCluster(Cluster):
         self.kill(name)
         self.start(name)
 
+    def nodes(self) -> list[str]:
+        return [worker.name for worker in self.instance.layout.workers]
+
+    def stop_node(self, name: str) -> None:
+        worker = self._worker(name)
+        self.kill(worker.kubelet)
+        self.kill(worker.containerd)
+        cgroups.kill(worker.cgroup)
+
+    def start_node(self, name: str) -> None:
+        worker = self._worker(name)
+        self._start_containerd(worker)
+        self.instance.start(worker.kubelet)
+
     def status(self) -> dict[str, dict[str, int | None]]:
         """Process and exit code of every component that was started; the process is None when it ended."""
         return self.instance.status()
@@ -69,42 +84,56 @@ class LocalCluster(Cluster):
     def bring_up(self, say: Say) -> None:
         """Start what the instance is for and wait until tests can use it."""
         self.instance.start(*STORE)
-        if self.runs_pods:
-            self.instance.start("containerd")
+        workers = self.instance.layout.workers
+        self.instance.start(*(worker.containerd for worker in workers))
         self._wait_for_api()
-        if self.runs_pods:
-            self._bring_up_node(say)
+        if workers:
+            self._bring_up_nodes(workers, say)
 
-    def _bring_up_node(self, say: Say) -> None:
+    def _bring_up_nodes(self, workers: tuple[Worker, ...], say: Say) -> None:
         self.instance.start(*CONTROL)
-        socket = self.instance.layout.containerd_socket
-        self.api.wait("containerd's socket", socket.exists, seconds=30, watch=("containerd",))
+        for worker in workers:
+            self._start_containerd(worker)
         self.load(small.pause(self.instance.layout.programs))
-        self.instance.start(*WORKER)  # the kubelet only now: it ends when it finds no containerd
+        self.instance.start(*(worker.kubelet for worker in workers), *NETWORK)
         self.kubectl("apply", "-f", "-", stdin=_volumes(self.instance.layout.folder))
-        say("waiting for the node")
-        watch = (*STORE, *CONTROL, *WORKER)
-        self.api.wait("the node's readiness", self._node_is_ready, seconds=60, watch=watch)
+        say(f"waiting for {', '.join(self.nodes())}")
+        watch = (*STORE, *CONTROL, *NETWORK, *(worker.kubelet for worker in workers))
+        self.api.wait("the nodes' readiness", self._nodes_are_ready, seconds=60, watch=watch)
         self.api.wait("the default account", self._account_is_there, seconds=30, watch=watch)
 
     def _wait_for_api(self) -> None:
         self.api.wait("the API server's readiness", self.api.is_ready, seconds=60, watch=STORE)
 
-    def _node_is_ready(self) -> bool:
-        return is_ready_node(self.api.read(f"/api/v1/nodes/{NODE}"))
+    def _nodes_are_ready(self) -> bool:
+        return all(is_ready_node(self.api.read(f"/api/v1/nodes/{name}")) for name in self.nodes())
 
     def _account_is_there(self) -> bool:
         return self.api.read("/api/v1/namespaces/default/serviceaccounts/default") is not None
 
-    def _ctr(self, *args: str) -> None:
-        layout = self.instance.layout
-        ctr = [str(layout.programs / "ctr"), "-a", str(layout.containerd_socket), "-n", "k8s.io"]
+    def _start_containerd(self, worker: Worker) -> None:
+        """Start containerd and wait for it: a kubelet that does not find it ends."""
+        if self.status().get(worker.containerd, {}).get("pid") is None:
+            worker.socket.unlink(missing_ok=True)  # of the one before
+            self.instance.start(worker.containerd)
+        watch = (worker.containerd,)
+        self.api.wait("containerd's socket", worker.socket.exists, seconds=30, watch=watch)
+
+    def _worker(self, name: str) -> Worker:
+        for worker in self.instance.layout.workers:
+            if worker.name == name:
+                return worker
+        raise InstanceFailed(f"no node {name!r}; there are: {', '.join(self.nodes())}")
+
+    def _ctr(self, worker: Worker, *args: str) -> None:
+        program = str(worker.layout.programs / "ctr")
+        ctr = [program, "-a", str(worker.socket), "-n", "k8s.io"]
         run(self.instance.enter(*ctr, *args), timeout=300)
 
 
-def up(name: str, *, pods: bool, say: Say, ends_with_us: bool = False) -> LocalCluster:
+def up(name: str, *, nodes: int, say: Say, ends_with_us: bool = False) -> LocalCluster:
     """Make an instance of that name and bring it up; on failure nothing is left of it."""
-    instance = make(name, pods=pods, say=say, ends_with_us=ends_with_us)
+    instance = make(name, nodes=nodes, say=say, ends_with_us=ends_with_us)
     try:
         cluster = LocalCluster(instance)
         cluster.bring_up(say)

@@ -14,6 +14,7 @@ from node.cluster import Cluster
 from node.command import CommandFailed, run
 
 KINDS = ("node", "kind", "current")
+NODES = 2  # as many as kind.yaml has workers
 KIND_CONFIG = Path(__file__).parents[1] / "kind.yaml"
 
 
@@ -31,6 +32,17 @@ class KindCluster(Cluster):
     def load(self, archive: Path) -> None:
         self.run("kind", "load", "image-archive", archive, "--name", self.name, timeout=600)
 
+    def nodes(self) -> list[str]:
+        workers = "!node-role.kubernetes.io/control-plane"
+        names = ["-o", "jsonpath={.items[*].metadata.name}"]
+        return self.kubectl("get", "nodes", "-l", workers, *names).split()
+
+    def stop_node(self, name: str) -> None:
+        self.run("docker", "kill", name)
+
+    def start_node(self, name: str) -> None:
+        self.run("docker", "start", name)
+
     def down(self) -> None:
         if self.ours:
             self.run("kind", "delete", "cluster", "--name", self.name, timeout=300)
@@ -46,6 +58,15 @@ class CurrentCluster(Cluster):
             "pull from, or use --cluster=node or --cluster=kind"
         )
 
+    def nodes(self) -> list[str]:
+        return self.kubectl("get", "nodes", "-o", "jsonpath={.items[*].metadata.name}").split()
+
+    def stop_node(self, name: str) -> None:
+        raise NoCluster(f"{name} is not ours to stop; use --cluster=node or --cluster=kind")
+
+    def start_node(self, name: str) -> None:
+        raise NoCluster(f"{name} is not ours to start; use --cluster=node or --cluster=kind")
+
     def down(self) -> None:
         shutil.rmtree(self.scratch, ignore_errors=True)
 
@@ -58,7 +79,7 @@ def provide(kind: str, say: Say) -> Cluster:
     if kind == "auto":
         kind = "kind" if _has_kind() else "node"
     if kind == "node":
-        return local.up(f"test-{secrets.token_hex(4)}", pods=True, say=say, ends_with_us=True)
+        return local.up(f"test-{secrets.token_hex(4)}", nodes=NODES, say=say, ends_with_us=True)
     if kind == "kind":
         return _kind(say)
     return _current()

@@ -8,43 +8,53 @@ from node import cgroups, pki
 from node.command import run
 from node.components import API_NAMES
 from node.configs import SYSCTLS, configs
-from node.layout import NODE, NODE_IP, Layout
+from node.layout import HOST_IP, Layout, Worker
 
 VOLUMES = 5  # folders for persistent volumes
 
 
-def prepare(layout: Layout, *, pods: bool) -> None:
-    """Write certificates, kubeconfigs and configuration; make the control group."""
+def prepare(layout: Layout) -> None:
+    """Write certificates, kubeconfigs and configuration; make the control groups."""
     pki.authority(layout.pki)
     pki.issue(layout.pki, "apiserver", "/CN=kube-apiserver", API_NAMES)
     pki.issue(layout.pki, "admin", "/O=system:masters/CN=admin", "DNS:admin")
     layout.pki.chmod(0o700)
     layout.kubeconfig.touch(mode=0o600)  # whoever can read it is the administrator
     layout.kubeconfig.write_text(pki.client_kubeconfig(layout.pki, "admin", layout.server))
-    if pods:
-        names = f"DNS:{NODE},IP:{NODE_IP}"
-        pki.issue(layout.pki, "kubelet", f"/O=system:nodes/CN=system:node:{NODE}", names)
-        text = pki.client_kubeconfig(layout.pki, "kubelet", layout.server)
-        (layout.pki / "kubelet.kubeconfig").write_text(text)
-        cgroups.make(layout.cgroup)
-        for number in range(1, VOLUMES + 1):
-            volume = layout.folder / "volumes" / str(number)
-            volume.mkdir(parents=True)
-            volume.chmod(0o777)  # pods write to it as whoever they are
+    if not layout.nodes:
+        return
+    cgroups.make(layout.cgroup)
+    for worker in layout.workers:
+        _prepare_worker(worker)
+    for number in range(1, VOLUMES + 1):
+        volume = layout.folder / "volumes" / str(number)
+        volume.mkdir(parents=True)
+        volume.chmod(0o777)  # pods write to it as whoever they are
     for name, content in configs(layout, _snapshotter(layout.folder)).items():
         path = layout.config / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content)
 
 
-def commands(layout: Layout, *, pods: bool) -> list[list[str]]:
-    """What to run first inside; pods: with what a node needs."""
-    # there may be no device of the kind "dummy", so the node's address is on the loopback device
-    addresses = [
+def commands(layout: Layout) -> list[list[str]]:
+    """What to run first inside."""
+    # there may be no device of the kind "dummy", so the nodes' addresses are on the loopback device
+    addresses = dict.fromkeys([HOST_IP, *(worker.ip for worker in layout.workers)])
+    network = [
         ["ip", "link", "set", "lo", "up"],
-        ["ip", "address", "add", f"{NODE_IP}/32", "dev", "lo"],
+        *(["ip", "address", "add", f"{address}/32", "dev", "lo"] for address in addresses),
     ]
-    return [*addresses, *(_node_commands(layout) if pods else [])]
+    return [*network, *(_node_commands(layout) if layout.nodes else [])]
+
+
+def _prepare_worker(worker: Worker) -> None:
+    folder = worker.layout.pki
+    names = f"DNS:{worker.name},IP:{worker.ip}"
+    pki.issue(folder, worker.name, f"/O=system:nodes/CN=system:node:{worker.name}", names)
+    text = pki.client_kubeconfig(folder, worker.name, worker.layout.server)
+    (folder / f"{worker.name}.kubeconfig").write_text(text)
+    cgroups.make(worker.cgroup)
+    worker.folder.mkdir()
 
 
 def _node_commands(layout: Layout) -> list[list[str]]:
