@@ -46,35 +46,47 @@ class Leases:
         self._pulse = pulse
         self._clock = clock
         self._one_at_a_time = threading.Lock()
-        self._nudged = threading.Event()
+        self._bell = threading.Event()
+        self._nudged = False
+        self._due = clock.monotonic() + _LONGEST
         self._stopping = False
 
     def run(self) -> None:
         """The renew thread: every third of the shortest lease, or when nudged."""
         while not self._stopping:
-            wait = self._interval()
-            self._nudged.wait(wait)
-            self._nudged.clear()
-            if self._stopping:
-                return
+            left = self._due - self._clock.monotonic()
+            if left > 0 and not self._nudged:
+                self._bell.wait(left)
+                self._bell.clear()
+                continue
+            self._nudged = False
             try:
                 self.renew()
+                wait = self._interval()
             except BrokerError as error:
-                pause = self._connection.failed(error)
-                self._nudged.wait(min(pause, _RETRY, self._interval()))
+                wait = min(self._connection.failed(error), _RETRY, self._interval())
+            self._due = self._clock.monotonic() + wait
 
     def _interval(self) -> float:
         lease = self._ledger.shortest_lease()
         return _LONGEST if lease is None else min(_LONGEST, lease / 3)
 
+    def expect(self, lease: float) -> None:
+        """A claim with this lease came in: be there in time."""
+        due = self._clock.monotonic() + lease / 3
+        if due < self._due:
+            self._due = due
+            self._bell.set()
+
     def nudge(self) -> None:
         """Renew now: something changed that the fleet should know."""
-        self._nudged.set()
+        self._nudged = True
+        self._bell.set()
 
     def stop(self) -> None:
         """End the renew thread."""
         self._stopping = True
-        self._nudged.set()
+        self._bell.set()
 
     def renew(self) -> Extended:
         """Renew everything that is held, and act on the answer. Raises BrokerError."""

@@ -7,18 +7,13 @@ own) opens the real broker here, at the price of its memory.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from millgate.brokers.base import MAX_BATCH, Broker, CancelState, Lock, TaskState, Weaker
 from millgate.message import Group, Message, Receipt, check, pack
 from millgate.runtime.link import Link
-from millgate.runtime.states import (
-    dump_group,
-    load_cancels,
-    load_lock,
-    load_receipts,
-    load_state,
-)
+
+if TYPE_CHECKING:
+    from millgate.brokers.base import Broker, CancelState, Lock, TaskState, Weaker
 
 #: Seconds of one wait at the supervisor; a longer one is a row of these.
 _ONE_WAIT = 10.0
@@ -40,25 +35,32 @@ class Lent:
         """As the contract says."""
         for message in messages:
             check(message)
-        packed = [pack(message) for message in messages[: MAX_BATCH + 1]]
-        return load_receipts(self._link.ask(0, "publish", packed, dump_group(group)))
+        packed = [pack(message) for message in messages]
+        receipts: list[Receipt] = _states().load_receipts(
+            self._link.ask(0, "publish", packed, _states().dump_group(group))
+        )
+        return receipts
 
     def states(self, ids: Sequence[str]) -> list[TaskState]:
         """As the contract says."""
-        return [load_state(fields) for fields in self._link.ask(0, "states", list(ids))]
+        load = _states().load_state
+        return [load(fields) for fields in self._link.ask(0, "states", list(ids))]
 
     def wait(self, ids: Sequence[str], timeout: float) -> list[TaskState]:
         """As the contract says; long waits are cut, which the contract allows for any wait."""
         answer = self._link.ask(0, "wait", list(ids), min(timeout, _ONE_WAIT))
-        return [load_state(fields) for fields in answer]
+        load = _states().load_state
+        return [load(fields) for fields in answer]
 
     def cancel(self, ids: Sequence[str]) -> list[CancelState]:
         """As the contract says."""
-        return load_cancels(self._link.ask(0, "cancel", list(ids)))
+        met: list[CancelState] = _states().load_cancels(self._link.ask(0, "cancel", list(ids)))
+        return met
 
     def acquire(self, name: str, holder: str, ttl: float) -> Lock | None:
         """As the contract says."""
-        return load_lock(self._link.ask(0, "acquire", name, holder, ttl))
+        lock: Lock | None = _states().load_lock(self._link.ask(0, "acquire", name, holder, ttl))
+        return lock
 
     def renew(self, name: str, holder: str, fence: int, ttl: float) -> bool:
         """As the contract says."""
@@ -70,3 +72,10 @@ class Lent:
 
     def close(self) -> None:
         """The supervisor's connection stays."""
+
+
+def _states() -> Any:
+    """Imported when first used: a child that sends nothing does not pay for it."""
+    from millgate.runtime import states
+
+    return states

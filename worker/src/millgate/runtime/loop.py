@@ -203,6 +203,7 @@ class Loop:
         if claimed.claims:
             for claim in claimed.claims:
                 self._metrics.claimed(claim.topic, claim.age)
+            self._leases.expect(min(claim.lease for claim in claimed.claims))
             runs = self._intake.receive(claimed.claims, claimed.revision)
             self.start(runs)
         elif self._burst and self._finished(claimed):

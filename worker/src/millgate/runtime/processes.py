@@ -10,7 +10,6 @@ import ctypes
 import os
 import signal
 from collections.abc import Collection, Iterable
-from pathlib import Path
 from typing import Final
 
 _PR_SET_PDEATHSIG: Final = 1
@@ -138,7 +137,8 @@ def prefer_for_oom(pid: int, above: int) -> int:
     own = int(_read("/proc/self/oom_score_adj") or b"0")
     score = min(1000, own + above)
     try:
-        Path(f"/proc/{pid}/oom_score_adj").write_text(str(score))
+        with open(f"/proc/{pid}/oom_score_adj", "w") as file:  # noqa: PTH123 -- pathlib costs a child memory
+            file.write(str(score))
     except OSError:
         return own
     return score

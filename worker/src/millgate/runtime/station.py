@@ -6,7 +6,7 @@ import resource
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from millgate import execute
 from millgate.app import App
@@ -16,8 +16,10 @@ from millgate.execute import Job
 from millgate.outcome import Failure, Outcome, Raised, Reason, Rejected
 from millgate.runtime import wire
 from millgate.runtime.link import Link
-from millgate.runtime.states import load_state
 from millgate.runtime.table import Table
+
+if TYPE_CHECKING:
+    from millgate.brokers.base import TaskState
 
 #: Bytes by which a child that ran into its data limit raises it, to be able to report that.
 _REPORT_ROOM: Final = 32 * 2**20
@@ -68,7 +70,7 @@ class Station:
             return None
         try:
             message = claim.message()
-            states = None if gathered is None else tuple(load_state(state) for state in gathered)
+            states = None if gathered is None else _states(gathered)
         except NotDecodable as error:
             failure = Failure("millgate.errors.NotDecodable", str(error))
             return seq, Rejected(failure, Reason.UNDECODABLE)
@@ -120,6 +122,12 @@ class Station:
             failure = Failure(f"{type(error).__module__}.{type(error).__qualname__}", str(error))
             timed_out = self.table.soft_expired(seq)
             return Raised(failure, Reason.TIMED_OUT if timed_out else Reason.FAILED)
+
+
+def _states(gathered: list[Any]) -> tuple[TaskState, ...]:
+    from millgate.runtime.states import load_state  # what it imports is only needed here
+
+    return tuple(load_state(state) for state in gathered)
 
 
 def flush() -> None:

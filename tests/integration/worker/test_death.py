@@ -1,0 +1,134 @@
+"""Any process of a worker may be killed at any moment: nothing is left behind, nothing is lost, nothing is settled twice."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import Any
+
+import pytest
+
+from support.local import gone
+from support.wait import eventually
+
+
+def test_a_child_that_dies_is_replaced_and_its_task_runs_again(bench: Any) -> None:
+    bench.configure()
+    id = bench.send("crash_once", str(bench.journal))
+    others = bench.send_many("work", [(str(bench.journal), 0.1)] * 5)
+    worker = bench.ready()
+    supervisor = worker.supervisor
+    assert bench.result(id, timeout=30) == 2
+    assert {bench.state(other).attempt for other in others if bench.result(other)} == {1}
+    assert worker.supervisor == supervisor
+    [line] = [line for line in worker.events("task goes back") if line["id"] == id]
+    assert line["charge"] == "loss"
+    assert "exit code 9" in line["message"]
+
+
+def test_a_task_that_crashes_its_child_again_and_again_is_buried_as_lost(bench: Any) -> None:
+    from millgate.retry import Backoff, RetryPolicy
+
+    bench.configure(retry=RetryPolicy(losses=2, backoff=Backoff(initial=0.01, max=0.01)))
+    crash, fault = bench.send("crash", 3), bench.send("segfault")
+    bench.ready()
+    for id, word in ((crash, "exit code 3"), (fault, "SIGSEGV")):
+        state = bench.end_of(id, timeout=40)
+        assert (state.state, state.reason, state.attempt) == ("failed", "Lost", 3)
+        assert word in state.failure.message
+
+
+def test_a_childs_orphans_end_with_it(bench: Any, sleepers: Any) -> None:
+    bench.send("spawn_sleep", str(bench.journal), sleepers.tag, 60.0)
+    worker = bench.ready(children=1)
+    bench.until_noted("start")
+    eventually(lambda: len(sleepers()) == 2)
+    [child] = worker.children
+    os.kill(child, signal.SIGKILL)
+    eventually(lambda: not sleepers(), timeout=2)
+
+
+@pytest.mark.parametrize("victim", ["supervisor", "guardian"])
+def test_killing_supervisor_or_guardian_ends_everything_and_the_task_runs_again_once(
+    bench: Any, sleepers: Any, victim: str
+) -> None:
+    bench.configure(lease=2.0)
+    id = bench.send("spawn_sleep", str(bench.journal), sleepers.tag, 2.0)
+    worker = bench.ready()
+    bench.until_noted("start")
+    eventually(lambda: len(sleepers()) == 2)
+    everybody = worker.tree()
+    os.kill(getattr(worker, victim), signal.SIGKILL)
+    worker.wait(5)
+    eventually(lambda: all(gone(pid) for pid in everybody) and not sleepers(), timeout=2)
+    bench.ready()
+    state = bench.end_of(id)
+    assert (state.state, state.attempt) == ("succeeded", 2)
+    assert [line[2] for line in bench.notes("start")] == ["1", "2"]
+
+
+def test_a_frozen_supervisor_writes_nothing_and_its_children_are_ended(
+    bench: Any, sleepers: Any
+) -> None:
+    bench.configure(lease=1.0)
+    id = bench.send("spawn_sleep", str(bench.journal), sleepers.tag, 3.0)
+    frozen = bench.ready(children=1)
+    bench.until_noted("start")
+    eventually(lambda: len(sleepers()) == 2)
+    [child] = frozen.children
+    os.kill(frozen.supervisor, signal.SIGSTOP)
+    eventually(lambda: gone(child) and not sleepers(), timeout=3)
+    second = bench.ready(children=1)
+    state = eventually(lambda: (s := bench.state(id)).worker == "worker-1" and s, timeout=10)
+    os.kill(frozen.supervisor, signal.SIGCONT)
+    state = bench.end_of(id)
+    assert (state.state, state.attempt) == ("succeeded", 2)
+    assert len(bench.notes("start")) == 2
+    assert second.events("child ended") == []
+    assert bench.result(bench.send("add", 1, 2)) == 3
+    frozen.until_ready()
+
+
+def test_nobody_is_left_after_a_plain_stop(bench: Any, sleepers: Any) -> None:
+    bench.send("daemon", sleepers.tag, 0.1)
+    worker = bench.ready()
+    eventually(lambda: len(sleepers()) == 1)
+    everybody = worker.tree()
+    assert worker.stop() == 0
+    assert all(gone(pid) for pid in everybody)
+    assert sleepers() == []
+
+
+def test_a_task_that_was_taken_away_is_stopped_and_reports_nothing(bench: Any) -> None:
+    bench.configure(lease=2.0)
+    id = bench.send("work", str(bench.journal), 4.0)
+    worker = bench.ready(children=1)
+    bench.until_noted("start")
+    assert bench.broker.requeue([id]) == [id]
+    second = bench.until_noted("start", 2)
+    assert second[1][2] == "2"
+    assert [line["reason"] for line in worker.events("child ended")] == ["LeaseLost"]
+    state = bench.end_of(id)
+    assert (state.state, state.attempt) == ("succeeded", 2)
+    assert len(bench.notes("end")) == 1
+
+
+def test_the_worker_outlives_a_broker_that_goes_away_and_keeps_its_outcomes(own_bench: Any) -> None:
+    bench = own_bench
+    bench.configure(lease=60.0)
+    id = bench.send("work", str(bench.journal), 1.5)
+    worker = bench.ready()
+    bench.until_noted("start")
+    bench.daemon.end()
+    bench.until_noted("end")
+    time.sleep(0.5)
+    assert worker.get("/livez")[0] == 200
+    bench.daemon.start()
+    state = bench.end_of(id)
+    assert (state.state, state.attempt) == ("succeeded", 1)
+    assert bench.result(bench.send("add", 2, 2)) == 4
+    assert [line["event"] for line in worker.log() if line.get("event", "").startswith("broker")] == [
+        "broker failed",
+        "broker is back",
+    ]

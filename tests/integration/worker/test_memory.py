@@ -1,0 +1,118 @@
+"""Memory ceilings: leaks are recycled away without a loss, a huge task is stopped alone, whatever it hides its memory in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from support.wait import eventually
+
+MEGABYTE = 2**20
+
+
+def reasons(worker: Any) -> list[str]:
+    return [line["reason"] for line in worker.events("child ended")]
+
+
+def test_a_leak_is_recycled_away_and_nothing_is_lost(bench: Any) -> None:
+    ids = bench.send_many("leak", [(4,)] * 120)
+    worker = bench.start(max_rss="60Mi", burst=True, children=2)
+    assert worker.wait(90) == 0
+    states = bench.broker.states(ids)
+    assert {state.state for state in states} == {"succeeded"}
+    assert {state.attempt for state in states} == {1}
+    recycled = [line for line in worker.events("child ended") if line["reason"] == "MaxRSS"]
+    assert len(recycled) >= 6  # 120 × 4 MiB do not fit into two children of 60
+    assert max(line["rss"] for line in recycled) < 110 * MEGABYTE
+
+
+def test_a_huge_task_is_stopped_alone_and_buried_after_its_attempts(bench: Any) -> None:
+    bench.configure()
+    huge = bench.send("hog", str(bench.journal), 300)
+    neighbours = bench.send_many("work", [(str(bench.journal), 0.3)] * 10)
+    worker = bench.ready(hard_max_rss="100Mi")
+    state = bench.end_of(huge, timeout=30)
+    assert (state.state, state.reason, state.attempt) == ("failed", "MemoryExceeded", 2)
+    for id in neighbours:
+        bench.result(id)
+        assert bench.state(id).attempt == 1
+    assert set(reasons(worker)) <= {"HardMaxRSS", "DataLimit"}
+
+
+def test_one_allocation_over_the_ceiling_is_an_error_in_the_task(bench: Any) -> None:
+    id = bench.send("gulp", 2000)
+    worker = bench.ready(hard_max_rss="150Mi", children=1)
+    state = bench.end_of(id)
+    assert (state.state, state.reason) == ("failed", "MemoryExceeded")
+    assert state.failure.error.endswith("MemoryError")
+    eventually(lambda: reasons(worker) == ["DataLimit"])  # it raised its own limit to say so
+    assert bench.result(bench.send("add", 1, 1)) == 2
+
+
+def test_shared_memory_is_counted_too(bench: Any) -> None:
+    id = bench.send("map_shared", 400)
+    worker = bench.ready(hard_max_rss="100Mi", children=1)
+    state = bench.end_of(id)
+    assert (state.state, state.reason) == ("failed", "MemoryExceeded")
+    assert reasons(worker) == ["HardMaxRSS"]
+
+
+@pytest.mark.parametrize("task", ["subprocess_hog", "daemon_hog"])
+def test_memory_of_a_tasks_processes_counts_wherever_they_hide(bench: Any, task: str) -> None:
+    id = bench.send(task, 300)
+    worker = bench.ready(hard_max_rss="100Mi", children=1)
+    state = bench.end_of(id)
+    assert (state.state, state.reason) == ("failed", "MemoryExceeded")
+    assert reasons(worker) == ["HardMaxRSS"]
+    supervisor = worker.supervisor
+    eventually(lambda: len(worker.tree()) == 3)  # guardian, supervisor, the new child
+    assert worker.supervisor == supervisor
+
+
+def test_the_pods_budget_stops_the_biggest_tree(bench: Any) -> None:
+    huge = bench.send("hog", str(bench.journal), 400)
+    small = bench.send("work", str(bench.journal), 2.0)
+    worker = bench.ready(memory="250Mi")
+    state = bench.end_of(huge, timeout=30)
+    assert (state.state, state.reason) == ("failed", "MemoryExceeded")
+    bench.result(small)
+    assert bench.state(small).attempt == 1
+    assert set(reasons(worker)) == {"PodBudget"}
+
+
+def test_a_ceiling_under_the_baseline_is_an_error_at_start(bench: Any) -> None:
+    bench.send("add", 1, 1)
+    worker = bench.start(max_rss="5Mi")
+    assert worker.wait(20) == 5
+    [line] = worker.raw().splitlines()
+    assert line.startswith("millgate: error: --max-rss: a child of this app has ")
+    assert "the ceiling is 5Mi" in line
+    assert bench.broker.stats().topics["default"].waiting == 1
+
+
+def test_a_pod_too_small_for_its_children_is_an_error_at_start(bench: Any) -> None:
+    worker = bench.start(memory="40Mi", children=8)
+    assert worker.wait(20) == 5
+    assert "--memory:" in worker.raw()
+
+
+def test_children_are_replaced_after_their_tasks_without_a_gap(bench: Any) -> None:
+    ids = bench.send_many("who", [()] * 40)
+    worker = bench.start(max_tasks=5, burst=True)
+    assert worker.wait(60) == 0
+    pids = [bench.result(id) for id in ids]
+    assert len(set(pids)) >= 4
+    assert {state.attempt for state in bench.broker.states(ids)} == {1}
+    assert "MaxTasks" in reasons(worker)
+
+
+def test_children_go_first_when_the_kernel_must_choose(bench: Any) -> None:
+    worker = bench.ready()
+
+    def score(pid: int) -> int:
+        with open(f"/proc/{pid}/oom_score_adj", encoding="ascii") as file:
+            return int(file.read())
+
+    own = score(worker.supervisor)
+    assert {score(pid) for pid in worker.children} == {min(1000, own + 500)}

@@ -1,0 +1,151 @@
+"""What a worker does with ordinary tasks: claim, run, settle; and with such that cannot run here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from millgate.message import Options
+from support.wait import eventually
+
+
+def test_it_runs_plain_and_async_tasks_and_keeps_their_results(bench: Any) -> None:
+    plain = bench.send_many("add", [(number, 1) for number in range(50)])
+    coroutines = bench.send_many("add_async", [(number, 2) for number in range(20)])
+    bench.ready()
+    assert [bench.result(id) for id in plain] == [number + 1 for number in range(50)]
+    assert [bench.result(id) for id in coroutines] == [number + 2 for number in range(20)]
+    assert bench.state(plain[0]).attempt == 1
+
+
+def test_a_failing_task_is_tried_again_until_it_succeeds(bench: Any) -> None:
+    id = bench.send("flaky", str(bench.journal), 2)
+    bench.ready()
+    assert bench.result(id) == 3
+    assert [line[2] for line in bench.notes("start")] == ["1", "2", "3"]
+
+
+def test_a_failing_task_is_buried_after_its_attempts_with_its_traceback(bench: Any) -> None:
+    id = bench.send("fail", "no good", options=Options(attempts=1))
+    worker = bench.ready()
+    state = bench.end_of(id)
+    assert (state.state, state.reason, state.failure.error) == ("failed", "Failed", "ValueError")
+    assert "no good" in state.failure.message
+    assert "in fail" in state.failure.traceback
+    [line] = worker.events("task buried")
+    assert (line["id"], line["task"], line["topic"], line["attempt"]) == (id, "fail", "default", 1)
+
+
+def test_a_task_can_ask_for_another_attempt_and_can_refuse(bench: Any) -> None:
+    later, refused = bench.send("later", str(bench.journal)), bench.send("refuse")
+    bench.ready()
+    assert bench.result(later) == 2
+    assert bench.end_of(refused).reason == "Rejected"
+
+
+def test_an_unknown_task_goes_back_uncharged_and_is_said_in_the_status(bench: Any) -> None:
+    id = bench.send("from_another_version")
+    worker = bench.ready()
+    eventually(lambda: worker.status()["unknown_tasks"].get("from_another_version"))
+    state = bench.state(id)
+    assert state.state in ("delayed", "waiting", "running")
+    dead = bench.broker.dead()
+    assert dead == []
+    [back, *_] = worker.events("task goes back")
+    assert back["charge"] == "nothing"
+    assert back["delay"] >= 1
+
+
+def test_what_nobody_can_read_is_buried_at_once(bench: Any) -> None:
+    id = bench.send("add", 1)
+    bench.ready()
+    state = bench.end_of(id)
+    assert (state.state, state.reason) == ("failed", "BadArguments")
+
+
+def test_a_result_of_twelve_megabytes_arrives_and_one_of_twenty_is_refused(bench: Any) -> None:
+    fits, too_big = bench.send("big", 12 * 2**20), bench.send("big", 20 * 2**20)
+    bench.ready()
+    assert bench.result(fits) == "b" * (12 * 2**20)
+    state = bench.end_of(too_big)
+    assert (state.state, state.reason) == ("failed", "ResultRefused")
+    assert "reference" in state.failure.message
+
+
+def test_a_result_that_cannot_be_encoded_is_refused_at_once(bench: Any) -> None:
+    id = bench.send("not_json")
+    bench.ready()
+    assert bench.end_of(id).reason == "ResultRefused"
+
+
+def test_a_child_has_no_driver_and_no_connection_of_the_supervisor(bench: Any) -> None:
+    names, open_files = bench.send("modules"), bench.send("descriptors")
+    bench.ready()
+    loaded = set(bench.result(names))
+    assert not loaded & {"psycopg", "redis", "pika", "kubernetes", "kopf"}
+    assert not {name for name in loaded if name.startswith("millgate.brokers.")}
+    sockets = [name for name in bench.result(open_files) if name.startswith("socket:")]
+    assert len(sockets) <= 3  # the link, and the two ends by which an event loop wakes itself
+
+
+def test_a_task_sends_and_waits_through_its_supervisor(bench: Any) -> None:
+    many, waiting = bench.send("send_more", 5), bench.send("ask_and_wait")
+    bench.ready(children=2)
+    ids = bench.result(many)
+    assert [bench.result(id) for id in ids] == [0, 2, 4, 6, 8]
+    assert bench.result(waiting) == 42
+
+
+def test_progress_is_seen_while_the_task_runs(bench: Any) -> None:
+    id = bench.send("with_progress")
+    bench.ready()
+    eventually(lambda: bench.state(id).progress == b'{"done":1}', timeout=5)
+    bench.end_of(id)
+
+
+def test_a_lock_lets_one_run_in_at_a_time_and_outlives_its_ttl_while_it_is_held(bench: Any) -> None:
+    ids = bench.send_many("with_lock", [(str(bench.journal), 2.5), (str(bench.journal), 0.1)])
+    bench.ready()
+    fences = [bench.result(id, 30) for id in ids]
+    assert len(set(fences)) == 2
+    assert [line[0] for line in bench.notes()] == ["in", "out", "in", "out"]
+    assert bench.broker.locks() == []
+
+
+def test_a_task_may_start_processes_of_its_own(bench: Any) -> None:
+    id = bench.send("many_processes")
+    bench.ready()
+    assert bench.result(id) == 6
+
+
+def test_burst_ends_when_nothing_is_left_retries_included(bench: Any) -> None:
+    ids = [bench.send("flaky", str(bench.journal), 1), bench.send("add", 1, 2)]
+    worker = bench.start(burst=True)
+    assert worker.wait(20) == 0
+    assert [bench.state(id).state for id in ids] == ["succeeded", "succeeded"]
+
+
+def test_many_tasks_run_once_each(bench: Any) -> None:
+    ids = bench.send_many("add", [(number, 0) for number in range(1000)])
+    worker = bench.start(burst=True)
+    assert worker.wait(60) == 0
+    states = bench.broker.states(ids)
+    assert {state.state for state in states} == {"succeeded"}
+    assert {state.attempt for state in states} == {1}
+
+
+def test_a_long_task_does_not_hold_what_was_buffered_behind_it(bench: Any) -> None:
+    warm = bench.send_many("work", [(str(bench.journal), 0)] * 40)
+    worker = bench.ready(children=1)
+    for id in warm:
+        bench.result(id)
+    slow = bench.send("work", str(bench.journal), 6)  # as short as ever, as far as anybody knows
+    quick = bench.send_many("work", [(str(bench.journal), 0)] * 8)
+    second = bench.ready(children=1)
+    for id in quick:
+        bench.result(id, timeout=5)
+    assert not bench.state(slow).state.final
+    assert {bench.state(id).state for id in quick} == {"succeeded"}
+    starts = [line[1] for line in bench.notes("start")]
+    assert len(starts) == len(set(starts))
+    assert worker.process.poll() is None
+    assert second.process.poll() is None

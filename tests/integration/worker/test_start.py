@@ -1,0 +1,76 @@
+"""What goes wrong at start is said in one line, with an exit code, and never tried for ever."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("import no_such_module_anywhere\n", "No module named 'no_such_module_anywhere'"),
+        ("app = 5\n", "'broken:app' is a int, not a millgate.App"),
+        ("other = 5\n", "module 'broken' has no 'app'"),
+        ("def broken(:\n", "SyntaxError"),
+        ("raise RuntimeError('the database is down')\n", "RuntimeError: the database is down"),
+        ("import sys; sys.exit(3)\n", "SystemExit"),
+    ],
+)
+def test_an_app_that_cannot_be_imported(bench: Any, tmp_path: Path, source: str, words: str) -> None:
+    (tmp_path / "broken.py").write_text(source, encoding="utf-8")
+    worker = bench.start(app="broken:app", cwd=tmp_path)
+    assert worker.wait(20) == 3
+    [line] = worker.raw().splitlines()
+    assert line.startswith("millgate: error: ")
+    assert words in line
+
+
+def test_a_start_hook_that_fails(bench: Any, tmp_path: Path) -> None:
+    (tmp_path / "hooked.py").write_text(
+        "from millgate import App\n"
+        "app = App('memory://')\n"
+        "@app.on_start\n"
+        "def connect():\n"
+        "    raise OSError('no route')\n",
+        encoding="utf-8",
+    )
+    worker = bench.start(app="hooked:app", cwd=tmp_path)
+    assert worker.wait(20) == 3
+    assert "on_start" in worker.raw()
+    assert "no route" in worker.raw()
+
+
+def test_a_port_that_is_taken_is_an_error(bench: Any) -> None:
+    first = bench.ready()
+    second = bench.start(metrics=f"127.0.0.1:{first.port}")
+    assert second.wait(20) == 2
+    assert "--metrics: cannot listen on" in second.raw()
+
+
+def test_a_broker_that_refuses_is_an_error_at_once(bench: Any, tmp_path: Path) -> None:
+    key = tmp_path / "another-key"
+    key.write_bytes(b"0" * 64)
+    key.chmod(0o600)
+    worker = bench.start(broker=f"local://{bench.daemon.path}?key_file={key}")
+    assert worker.wait(20) == 4
+    assert worker.raw().count("\n") == 0
+    assert worker.raw().startswith("millgate: error: broker local:")
+
+
+def test_two_workers_of_one_name_do_not_fight(bench: Any) -> None:
+    first = bench.ready(name="twin")
+    second = bench.ready(name="twin")
+    bench.send("add", 1, 1)
+    assert first.wait(30) == 4
+    assert "another worker named 'twin' is registered" in first.raw()
+    assert bench.result(bench.send("add", 2, 1)) == 3
+    assert second.process.poll() is None
+
+
+def test_flags_that_contradict_each_other_are_refused_before_anything_starts(bench: Any) -> None:
+    worker = bench.start(max_rss="200Mi", hard_max_rss="100Mi")
+    assert worker.wait(20) == 2
+    assert worker.raw().startswith("millgate: error: --max-rss:")

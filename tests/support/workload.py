@@ -1,0 +1,304 @@
+"""Tasks for tests of the worker: good ones, slow ones, greedy ones, and such that misbehave on purpose."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from millgate import App, current
+from millgate.errors import Reject, Retry, SoftTimeout
+
+app = App("memory://workload")
+kept: list[Any] = []
+
+MEGABYTE = 2**20
+
+
+def note(path: str, word: str) -> None:
+    """One line in a journal file: the word, the id, the attempt, the process, the time."""
+    here = current()
+    line = f"{word} {here.id} {here.attempt} {os.getpid()} {time.time()}\n"
+    with Path(path).open("a", encoding="utf-8") as file:
+        file.write(line)
+
+
+@app.task(name="add")
+def add(a: int, b: int) -> int:
+    return a + b
+
+
+@app.task(name="add_async")
+async def add_async(a: int, b: int) -> int:
+    await asyncio.sleep(0.01)
+    return a + b
+
+
+@app.task(name="who")
+def who() -> int:
+    return os.getpid()
+
+
+@app.task(name="work")
+def work(path: str, seconds: float) -> int:
+    note(path, "start")
+    time.sleep(seconds)
+    note(path, "end")
+    return os.getpid()
+
+
+@app.task(name="work_async")
+async def work_async(path: str, seconds: float) -> int:
+    note(path, "start")
+    await asyncio.sleep(seconds)
+    note(path, "end")
+    return os.getpid()
+
+
+@app.task(name="fail")
+def fail(text: str) -> None:
+    raise ValueError(text)
+
+
+@app.task(name="flaky", retries=3, backoff={"initial": 0.05, "max": 0.05})
+def flaky(path: str, failures: int) -> int:
+    note(path, "start")
+    if current().attempt <= failures:
+        raise RuntimeError("not yet")
+    return current().attempt
+
+
+@app.task(name="later")
+def later(path: str) -> int:
+    note(path, "start")
+    if current().attempt == 1:
+        raise Retry("again", after=0.05)
+    return current().attempt
+
+
+@app.task(name="refuse")
+def refuse() -> None:
+    raise Reject("pointless")
+
+
+@app.task(name="overtime", soft_timeout=0.3)
+def overtime(seconds: float) -> str:
+    try:
+        time.sleep(seconds)
+    except SoftTimeout:
+        return "cleaned up"
+    return "slept"
+
+
+@app.task(name="overtime_async", soft_timeout=0.3)
+async def overtime_async(seconds: float) -> str:
+    try:
+        await asyncio.sleep(seconds)
+    except asyncio.CancelledError:
+        return "cleaned up"
+    return "slept"
+
+
+@app.task(name="stubborn", timeout=0.5)
+def stubborn(path: str) -> None:
+    note(path, "start")
+    while True:
+        try:
+            time.sleep(10)
+        except BaseException:
+            continue
+
+
+@app.task(name="until_cancelled")
+def until_cancelled(path: str) -> str:
+    note(path, "start")
+    while not current().cancelled:
+        time.sleep(0.02)
+    note(path, "cancelled")
+    return "never mind"
+
+
+@app.task(name="cooperative")
+def cooperative(path: str) -> str:
+    note(path, "start")
+    try:
+        time.sleep(60)
+    except SoftTimeout:
+        note(path, "asked")
+        raise
+    return "slept"
+
+
+@app.task(name="leak")
+def leak(megabytes: int) -> int:
+    kept.append(b"x" * (megabytes * MEGABYTE))
+    return os.getpid()
+
+
+@app.task(name="hog", retries=1, backoff={"initial": 0.01, "max": 0.01})
+def hog(path: str, megabytes: int) -> None:
+    note(path, "start")
+    held = []
+    for _ in range(megabytes):
+        held.append(bytearray(b"y") * MEGABYTE)
+        time.sleep(0.001)
+    time.sleep(5)
+
+
+@app.task(name="gulp", retries=0)
+def gulp(megabytes: int) -> int:
+    return len(b"z" * (megabytes * MEGABYTE))
+
+
+@app.task(name="map_shared", retries=0)
+def map_shared(megabytes: int) -> None:
+    import mmap
+
+    page = mmap.mmap(-1, megabytes * MEGABYTE)
+    for start in range(0, len(page), 4096):
+        page[start] = 1
+    time.sleep(5)
+
+
+_GROWING = (
+    "import time; held = []\n"
+    "for _ in range({0}): held.append(bytearray(b'w') * 2**20); time.sleep(0.001)\n"
+    "time.sleep(30)"
+)
+
+
+@app.task(name="subprocess_hog", retries=0)
+def subprocess_hog(megabytes: int) -> int:
+    return subprocess.run([sys.executable, "-c", _GROWING.format(megabytes)], check=False).returncode
+
+
+@app.task(name="daemon")
+def daemon(tag: str, seconds: float) -> int:
+    """Leave a process behind that is in a session of its own and has no parent, then go on for a while."""
+    leave_behind(tag)
+    time.sleep(seconds)
+    return os.getpid()
+
+
+def leave_behind(tag: str) -> None:
+    first = os.fork()
+    if first == 0:
+        os.setsid()
+        if os.fork() == 0:
+            os.execve("/bin/sleep", ["sleep", tag], {})
+        os._exit(0)
+    os.waitpid(first, 0)
+
+
+@app.task(name="daemon_hog", retries=0)
+def daemon_hog(megabytes: int) -> None:
+    first = os.fork()
+    if first == 0:
+        os.setsid()
+        if os.fork() == 0:
+            os.execv(sys.executable, [sys.executable, "-c", _GROWING.format(megabytes)])
+        os._exit(0)
+    os.waitpid(first, 0)
+    time.sleep(20)
+
+
+@app.task(name="spawn_sleep")
+def spawn_sleep(path: str, tag: str, seconds: float) -> None:
+    note(path, "start")
+    with subprocess.Popen(["sleep", tag]) as process:
+        leave_behind(tag)
+        time.sleep(seconds)
+        process.kill()
+
+
+@app.task(name="crash", retries=0)
+def crash(code: int) -> None:
+    os._exit(code)
+
+
+@app.task(name="segfault", retries=0)
+def segfault() -> None:
+    ctypes.string_at(0)
+
+
+@app.task(name="crash_once")
+def crash_once(path: str) -> int:
+    note(path, "start")
+    if current().attempt == 1:
+        os._exit(9)
+    return current().attempt
+
+
+@app.task(name="flood")
+def flood(megabytes: int) -> str:
+    print("first line")
+    for _ in range(megabytes * 64):
+        sys.stdout.write("f" * 16383 + "\n")
+    print("last line")
+    return "done"
+
+
+@app.task(name="say")
+def say(text: str) -> None:
+    print(text)
+    print("to stderr", text, file=sys.stderr)
+
+
+@app.task(name="big")
+def big(size: int) -> str:
+    return "b" * size
+
+
+@app.task(name="not_json")
+def not_json() -> Any:
+    return object()
+
+
+@app.task(name="modules")
+def modules() -> list[str]:
+    return sorted(sys.modules)
+
+
+@app.task(name="descriptors")
+def descriptors() -> list[str]:
+    return [os.readlink(f"/proc/self/fd/{name}") for name in os.listdir("/proc/self/fd") if name != "9999" and os.path.exists(f"/proc/self/fd/{name}")]
+
+
+@app.task(name="send_more")
+def send_more(count: int) -> list[str]:
+    return [add.send(number, number).id for number in range(count)]
+
+
+@app.task(name="ask_and_wait")
+def ask_and_wait() -> int:
+    return add.send(20, 22).result(timeout=10) + 0
+
+
+@app.task(name="with_lock")
+def with_lock(path: str, seconds: float) -> int:
+    with current().lock("the lock", ttl=2.0, wait=10.0) as lock:
+        note(path, "in")
+        time.sleep(seconds)
+        note(path, "out")
+        return lock.fence
+
+
+@app.task(name="with_progress")
+def with_progress() -> None:
+    current().progress({"done": 1})
+    time.sleep(0.5)
+    current().progress({"done": 2})
+    time.sleep(0.5)
+
+
+@app.task(name="many_processes")
+def many_processes() -> int:
+    import multiprocessing
+
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        return sum(pool.map(abs, [-1, -2, -3]))
