@@ -257,6 +257,7 @@ def test_a_service_is_reached_by_its_name(shell: Cluster, namespace: str) -> Non
 def test_a_node_that_loses_its_power_is_noticed_and_works_again_afterwards(
     shell: Cluster, namespace: str
 ) -> None:
+    shell.grow(2)
     name = shell.nodes()[-1]
     pod = a_pod("it", "sh", "-c", "echo started; exec sleep 600")
     pod["spec"] |= {"nodeName": name, "restartPolicy": "Always"}
@@ -356,7 +357,7 @@ def test_a_node_and_its_pods_leave_nothing_when_they_are_killed(tmp_path: Path) 
         pytest.fail("a node needs root: run these tests as root, or leave this file out")
     setting = Path("/proc/sys/vm/overcommit_memory")
     before = setting.read_text()
-    made = local.up(f"test-{secrets.token_hex(4)}", nodes=2, ends_with_us=True, **SILENT)
+    made = local.up(f"test-{secrets.token_hex(4)}", nodes=1, ends_with_us=True, **SILENT)
     try:
         made.load(small.shell(SILENT["say"]))
         made.apply(a_pod("it", "sleep", "600"), namespace="default")

@@ -35,6 +35,10 @@ class Cluster(ABC):
         """The names of the nodes that run pods of tests."""
 
     @abstractmethod
+    def grow(self, count: int) -> None:
+        """Make sure that at least so many nodes run pods, with the images that were loaded."""
+
+    @abstractmethod
     def stop_node(self, name: str) -> None:
         """End all that runs on a node at once, as a power cut does: its pods, its runtime, its kubelet."""
 

@@ -37,13 +37,10 @@ class LocalCluster(Cluster):
     def load(self, archive: Path) -> None:
         if not self.runs_pods:
             raise InstanceFailed("an API server alone runs no pods and takes no images")
-        state = archive.stat()
-        mark = hashlib.sha256(f"{archive.resolve()} {state.st_size} {state.st_mtime_ns}".encode())
-        seen = self.scratch / f"loaded-{mark.hexdigest()[:16]}"
-        if not seen.exists():
-            for worker in self.instance.layout.workers:
-                self._ctr(worker, "images", "import", str(archive.resolve()))
-            seen.touch()
+        with (self.scratch / "archives").open("a") as file:  # for nodes that join later
+            file.write(f"{archive.resolve()}\n")
+        for worker in self._active():
+            self._load_on(worker, archive.resolve())
 
     def kill(self, name: str, number: int = signal.SIGKILL) -> None:
         """Send a component a signal, such as SIGSTOP to make it hang; after SIGKILL it is gone on return."""
@@ -61,7 +58,20 @@ class LocalCluster(Cluster):
         self.start(name)
 
     def nodes(self) -> list[str]:
-        return [worker.name for worker in self.instance.layout.workers]
+        return [worker.name for worker in self._active()]
+
+    def grow(self, count: int) -> None:
+        workers = self.instance.layout.workers
+        if count > len(workers):
+            raise InstanceFailed(f"{count} nodes: this instance was made for {len(workers)}")
+        joining = [worker for worker in workers[:count] if worker not in self._active()]
+        for worker in joining:
+            self._start_containerd(worker)
+            for archive in self._archives():
+                self._load_on(worker, archive)
+            self.instance.start(worker.kubelet)
+        watch = (*STORE, *(worker.kubelet for worker in joining))
+        self.api.wait("the nodes' readiness", self._nodes_are_ready, seconds=60, watch=watch)
 
     def stop_node(self, name: str) -> None:
         worker = self._worker(name)
@@ -81,10 +91,10 @@ class LocalCluster(Cluster):
     def down(self) -> None:
         self.instance.end()
 
-    def bring_up(self, say: Say) -> None:
-        """Start what the instance is for and wait until tests can use it."""
+    def bring_up(self, nodes: int, say: Say) -> None:
+        """Start what the instance is for, with so many of its nodes, and wait until tests can use it."""
         self.instance.start(*STORE)
-        workers = self.instance.layout.workers
+        workers = self.instance.layout.workers[:nodes]
         self.instance.start(*(worker.containerd for worker in workers))
         self._wait_for_api()
         if workers:
@@ -94,7 +104,7 @@ class LocalCluster(Cluster):
         self.instance.start(*CONTROL)
         for worker in workers:
             self._start_containerd(worker)
-        self.load(small.pause(self.instance.layout.programs))
+            self._load_on(worker, small.pause(worker.layout.programs))
         self.instance.start(*(worker.kubelet for worker in workers), *NETWORK)
         self.kubectl("apply", "-f", "-", stdin=_volumes(self.instance.layout.folder))
         say(f"waiting for {', '.join(self.nodes())}")
@@ -119,8 +129,28 @@ class LocalCluster(Cluster):
         watch = (worker.containerd,)
         self.api.wait("containerd's socket", worker.socket.exists, seconds=30, watch=watch)
 
+    def _active(self) -> list[Worker]:
+        """The nodes that were started, whether they run or lost their power."""
+        started = self.status()
+        return [worker for worker in self.instance.layout.workers if worker.kubelet in started]
+
+    def _archives(self) -> list[Path]:
+        """What a node must hold: the pods' own image, and those that tests loaded, if they are still there."""
+        listed = self.scratch / "archives"
+        lines = listed.read_text().splitlines() if listed.exists() else []
+        loaded = [path for line in dict.fromkeys(lines) if (path := Path(line)).exists()]
+        return [small.pause(self.instance.layout.programs), *loaded]
+
+    def _load_on(self, worker: Worker, archive: Path) -> None:
+        state = archive.stat()
+        mark = hashlib.sha256(f"{archive} {state.st_size} {state.st_mtime_ns}".encode()).hexdigest()
+        seen = self.scratch / f"{worker.name}-{mark[:16]}"
+        if not seen.exists():
+            self._ctr(worker, "images", "import", str(archive))
+            seen.touch()
+
     def _worker(self, name: str) -> Worker:
-        for worker in self.instance.layout.workers:
+        for worker in self._active():
             if worker.name == name:
                 return worker
         raise InstanceFailed(f"no node {name!r}; there are: {', '.join(self.nodes())}")
@@ -131,12 +161,17 @@ class LocalCluster(Cluster):
         run(self.instance.enter(*ctr, *args), timeout=300)
 
 
-def up(name: str, *, nodes: int, say: Say, ends_with_us: bool = False) -> LocalCluster:
-    """Make an instance of that name and bring it up; on failure nothing is left of it."""
-    instance = make(name, nodes=nodes, say=say, ends_with_us=ends_with_us)
+def up(
+    name: str, *, nodes: int, say: Say, spare: int = 0, ends_with_us: bool = False
+) -> LocalCluster:
+    """Make an instance of that name and bring it up; on failure nothing is left of it.
+
+    spare: how many nodes more it can grow by.
+    """
+    instance = make(name, nodes=nodes + spare, say=say, ends_with_us=ends_with_us)
     try:
         cluster = LocalCluster(instance)
-        cluster.bring_up(say)
+        cluster.bring_up(nodes, say)
     except BaseException:
         instance.end()
         raise

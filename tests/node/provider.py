@@ -37,6 +37,9 @@ class KindCluster(Cluster):
         names = ["-o", "jsonpath={.items[*].metadata.name}"]
         return self.kubectl("get", "nodes", "-l", workers, *names).split()
 
+    def grow(self, count: int) -> None:
+        _require_nodes(self, count)
+
     def stop_node(self, name: str) -> None:
         self.run("docker", "kill", name)
 
@@ -61,6 +64,9 @@ class CurrentCluster(Cluster):
     def nodes(self) -> list[str]:
         return self.kubectl("get", "nodes", "-o", "jsonpath={.items[*].metadata.name}").split()
 
+    def grow(self, count: int) -> None:
+        _require_nodes(self, count)
+
     def stop_node(self, name: str) -> None:
         raise NoCluster(f"{name} is not ours to stop; use --cluster=node or --cluster=kind")
 
@@ -79,10 +85,17 @@ def provide(kind: str, say: Say) -> Cluster:
     if kind == "auto":
         kind = "kind" if _has_kind() else "node"
     if kind == "node":
-        return local.up(f"test-{secrets.token_hex(4)}", nodes=NODES, say=say, ends_with_us=True)
+        return local.up(
+            f"test-{secrets.token_hex(4)}", nodes=1, spare=NODES - 1, say=say, ends_with_us=True
+        )
     if kind == "kind":
         return _kind(say)
     return _current()
+
+
+def _require_nodes(cluster: Cluster, count: int) -> None:
+    if len(cluster.nodes()) < count:
+        raise NoCluster(f"this needs {count} nodes that run pods; there are {len(cluster.nodes())}")
 
 
 def _kind(say: Say) -> Cluster:
