@@ -19,7 +19,7 @@ from millgate.brokers.base import (
     TaskState,
     Weaker,
 )
-from millgate.brokers.local import launch, values
+from millgate.brokers.local import launch, reports, values
 from millgate.brokers.local.address import Address
 from millgate.brokers.local.session import Session
 from millgate.clock import Clock, SystemClock
@@ -85,7 +85,7 @@ class LocalBroker:
 
     def configuration(self) -> Configuration:
         """What is stored."""
-        return values.to_configuration(self._session.call("configuration"))
+        return reports.to_configuration(self._session.call("configuration"))
 
     # --- producing -------------------------------------------------------------------------------
 
@@ -161,7 +161,7 @@ class LocalBroker:
 
     def stats(self) -> Stats:
         """Topics and workers at one moment."""
-        return values.to_stats(self._session.call("stats"))
+        return reports.to_stats(self._session.call("stats"))
 
     def pause(self, topic: str, paused: bool) -> None:
         """Stop or resume claims from a topic."""
@@ -171,16 +171,16 @@ class LocalBroker:
 
     def states(self, ids: Sequence[str]) -> list[TaskState]:
         """What is known of each id."""
-        return values.to_states(self._session.call("states", list(ids)))
+        return reports.to_states(self._session.call("states", list(ids)))
 
     def wait(self, ids: Sequence[str], timeout: float) -> list[TaskState]:
         """Block until one of the ids is final, or the timeout."""
         plain = self._session.park("wait", list(ids), timeout=timeout)
-        return self.states(ids) if plain is None else values.to_states(plain)
+        return self.states(ids) if plain is None else reports.to_states(plain)
 
     def peek(self, topic: str, state: State, limit: int = 20) -> list[Peeked]:
         """Look at messages where they lie."""
-        return values.to_peeked(self._session.call("peek", topic, state, limit))
+        return reports.to_peeked(self._session.call("peek", topic, state, limit))
 
     # --- administration --------------------------------------------------------------------------
 
@@ -201,11 +201,11 @@ class LocalBroker:
     ) -> list[DeadLetter]:
         """Dead letters, newest first."""
         plain = self._session.call("dead", topic, limit, after)
-        return [letter for one in plain if (letter := values.to_dead(one)) is not None]
+        return [letter for one in plain if (letter := reports.to_dead(one)) is not None]
 
     def dead_letter(self, id: str) -> DeadLetter | None:  # noqa: A002 -- the field's name everywhere
         """One dead letter, whole."""
-        return values.to_dead(self._session.call("dead_letter", id))
+        return reports.to_dead(self._session.call("dead_letter", id))
 
     def replay(self, ids: Sequence[str]) -> list[str]:
         """Publish dead letters again."""
@@ -219,7 +219,7 @@ class LocalBroker:
 
     def acquire(self, name: str, holder: str, ttl: float) -> Lock | None:
         """Take or renew a lock."""
-        return values.to_lock(self._session.call("acquire", name, holder, ttl))
+        return reports.to_lock(self._session.call("acquire", name, holder, ttl))
 
     def renew(self, name: str, holder: str, fence: int, ttl: float) -> bool:
         """Keep a lock."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from logging import getLogger
 from typing import Any, Final
 
-from millgate.brokers.local import frames, values, verbs
+from millgate.brokers.local import frames, reports, values, verbs
 from millgate.brokers.local.connection import Connection
 from millgate.brokers.local.engine import Call, Engine, failure
 from millgate.brokers.local.handshake import Caller
@@ -140,7 +140,7 @@ class Desk:
         if not len(self._waiting):
             return
         for parked in self._waiting.for_ends(queue, news.ended):
-            self._answer(parked, values.from_states(core.states(now, parked.ids)))
+            self._answer(parked, reports.from_states(core.states(now, parked.ids)))
         if news.topics:
             self._wake(now, monotonic, queue, all_=False)
 
@@ -187,7 +187,7 @@ class Desk:
             else:
                 states = core.states(now, wanted[:_IDS])
                 final = any(state.state.final for state in states)
-                value = values.from_states(states) if final else None
+                value = reports.from_states(states) if final else None
         except (TypeError, ValueError) as error:
             problem = BrokerError(f"{call.verb}: {error}")
             self._send(came.connection, failure(call.number, problem))

@@ -27,6 +27,7 @@ from millgate.errors import BrokerRefused, NotDecodable
 
 CONNECTIONS: Final = 1000
 _STALL: Final = 30.0  # seconds that a peer may leave an answer unread
+_DEAF: Final = 1.0  # seconds without new connections after one could not be accepted
 _ACCEPTS: Final = 64  # new connections in one turn
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 
@@ -61,6 +62,8 @@ class Server:
         self._came: list[Came] = []
         self._stopping = False
         self._writing = False  # a snapshot is on its way
+        self._deaf_until: float | None = None
+        self._began = clock.monotonic()
         self._selector.register(listener, _READ, self._accept)
 
     def watch(self, handle: int, when: Callable[[], None]) -> None:
@@ -80,7 +83,6 @@ class Server:
         """Serve until stopped, then close every connection."""
         while not self._stopping:
             self.turn(self._patience())
-        self._selector.unregister(self._listener)
         self._listener.close()
         for connection in list(self._connections):
             self._drop(connection, "the broker stops")
@@ -97,6 +99,7 @@ class Server:
         monotonic = self._clock.monotonic()
         self._desk.turn(self._steady.now(), monotonic, came)
         self._drop_stalled(monotonic)
+        self._hear_again(monotonic)
         self._consider_snapshot()
 
     def _patience(self) -> float | None:
@@ -104,8 +107,10 @@ class Server:
             return 0.0
         monotonic = self._clock.monotonic()
         wait = self._desk.wake_in(self._steady.now(), monotonic)
-        for connection in self._watched:
-            left = max(0.0, connection.since + self._limit(connection) - monotonic)
+        ends = [connection.since + self._limit(connection) for connection in self._watched]
+        ends += [self._deaf_until] if self._deaf_until is not None else []
+        for end in ends:
+            left = max(0.0, end - monotonic)
             wait = left if wait is None else min(wait, left)
         return wait
 
@@ -116,7 +121,10 @@ class Server:
             except BlockingIOError:
                 return
             except OSError as error:
+                # Out of file descriptors, say. The listener stays readable: asking it again at once would be a spin.
                 log.warning("cannot accept a connection: %s", error)
+                self._selector.unregister(self._listener)
+                self._deaf_until = self._clock.monotonic() + _DEAF
                 return
             self._admit(sock)
 
@@ -204,6 +212,11 @@ class Server:
             if monotonic >= connection.since + self._limit(connection):
                 self._drop(connection, "it did not move for too long")
 
+    def _hear_again(self, monotonic: float) -> None:
+        if self._deaf_until is not None and monotonic >= self._deaf_until:
+            self._deaf_until = None
+            self._selector.register(self._listener, _READ, self._accept)
+
     def _limit(self, connection: Connection) -> float:
         return self.hello_timeout if connection.caller is None else _STALL
 
@@ -213,6 +226,7 @@ class Server:
     def _say(self) -> dict[str, Any]:
         return {
             **self.info,
+            "uptime": round(self._clock.monotonic() - self._began, 3),
             "journal": self._journal is not None,
             "connections": len(self._connections),
         }

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from millgate.brokers.base import State
-from millgate.brokers.local import values
+from millgate.brokers.local import reports, values
 from millgate.fleet import Beat, WorkerInfo
 from millgate.message import ClaimRef
 from millgate.queues import policy_from_dict, queue_from_dict
@@ -90,7 +90,7 @@ def purge_dead(core: Core, now: float, topic: str | None, ids: Plain | None) -> 
 
 
 def acquire(core: Core, now: float, name: str, holder: str, ttl: float) -> Plain | None:
-    return values.from_lock(core.acquire(now, name, holder, ttl))
+    return reports.from_lock(core.acquire(now, name, holder, ttl))
 
 
 def renew(core: Core, now: float, name: str, holder: str, fence: int, ttl: float) -> bool:
@@ -109,31 +109,31 @@ def fire(core: Core, now: float, schedule: str, slot: float, messages: Plain) ->
 
 
 def configuration(core: Core, _now: float) -> Plain:
-    return values.from_configuration(core.configuration())
+    return reports.from_configuration(core.configuration())
 
 
 def stats(core: Core, now: float) -> Plain:
-    return values.from_stats(core.stats(now))
+    return reports.from_stats(core.stats(now))
 
 
 def states(core: Core, now: float, ids: Plain) -> Plain:
-    return values.from_states(core.states(now, ids))
+    return reports.from_states(core.states(now, ids))
 
 
 def peek(core: Core, now: float, topic: str, state: str, limit: int) -> Plain:
-    return values.from_peeked(core.peek(now, topic, State(state), limit))
+    return reports.from_peeked(core.peek(now, topic, State(state), limit))
 
 
 def dead(core: Core, now: float, topic: str | None, limit: int, after: str | None) -> Plain:
-    return [values.from_dead(letter) for letter in core.dead(now, topic, limit, after)]
+    return [reports.from_dead(letter) for letter in core.dead(now, topic, limit, after)]
 
 
 def dead_letter(core: Core, now: float, id_: str) -> Plain | None:
-    return values.from_dead(core.dead_letter(now, id_))
+    return reports.from_dead(core.dead_letter(now, id_))
 
 
 def locks(core: Core, now: float) -> Plain:
-    return [values.from_lock(lock) for lock in core.locks(now)]
+    return [reports.from_lock(lock) for lock in core.locks(now)]
 
 
 def schedules(core: Core, _now: float) -> dict[str, float]:
