@@ -137,6 +137,7 @@ def cooperative(path: str) -> str:
 @app.task(name="leak")
 def leak(megabytes: int) -> int:
     kept.append(b"x" * (megabytes * MEGABYTE))
+    time.sleep(0.02)
     return os.getpid()
 
 

@@ -24,7 +24,7 @@ def test_a_leak_is_recycled_away_and_nothing_is_lost(bench: Any) -> None:
     assert {state.attempt for state in states} == {1}
     recycled = [line for line in worker.events("child ended") if line["reason"] == "MaxRSS"]
     assert len(recycled) >= 6  # 120 × 4 MiB do not fit into two children of 60
-    assert max(line["rss"] for line in recycled) < 110 * MEGABYTE
+    assert max(line["rss"] for line in recycled) < 1.25 * 60 * MEGABYTE + 20 * MEGABYTE
 
 
 def test_a_huge_task_is_stopped_alone_and_buried_after_its_attempts(bench: Any) -> None:
@@ -102,7 +102,7 @@ def test_children_are_replaced_after_their_tasks_without_a_gap(bench: Any) -> No
     worker = bench.start(max_tasks=5, burst=True)
     assert worker.wait(60) == 0
     pids = [bench.result(id) for id in ids]
-    assert len(set(pids)) >= 4
+    assert max(pids.count(pid) for pid in pids) == 5
     assert {state.attempt for state in bench.broker.states(ids)} == {1}
     assert "MaxTasks" in reasons(worker)
 

@@ -19,7 +19,9 @@ import pytest
         ("import sys; sys.exit(3)\n", "SystemExit"),
     ],
 )
-def test_an_app_that_cannot_be_imported(bench: Any, tmp_path: Path, source: str, words: str) -> None:
+def test_an_app_that_cannot_be_imported(
+    bench: Any, tmp_path: Path, source: str, words: str
+) -> None:
     (tmp_path / "broken.py").write_text(source, encoding="utf-8")
     worker = bench.start(app="broken:app", cwd=tmp_path)
     assert worker.wait(20) == 3

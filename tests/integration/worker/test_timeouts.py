@@ -26,9 +26,15 @@ def test_a_soft_timeout_leaves_a_task_alone_that_is_in_time(bench: Any) -> None:
     assert {bench.result(id) for id in ids} == {"slept"}
 
 
-def test_a_hard_timeout_ends_a_task_that_listens_to_nothing_and_charges_it_alone(bench: Any) -> None:
+def test_a_hard_timeout_ends_a_task_that_listens_to_nothing_and_charges_it_alone(
+    bench: Any,
+) -> None:
     bench.configure()
-    stubborn = bench.send("stubborn", str(bench.journal), options=Options(attempts=2, backoff={"initial": 0.01, "max": 0.01}))
+    stubborn = bench.send(
+        "stubborn",
+        str(bench.journal),
+        options=Options(attempts=2, backoff={"initial": 0.01, "max": 0.01}),
+    )
     others = bench.send_many("work", [(str(bench.journal), 0.2)] * 6)
     worker = bench.ready()
     state = bench.end_of(stubborn)

@@ -17,6 +17,8 @@ from millgate.runtime.table import BUFFERED
 PATIENCE: Final = 2 * AHEAD
 #: Seconds that a claim may wait here for a child before it is given back to the broker.
 _LONGEST_WAIT: Final = 5 * AHEAD
+#: … when it is not busy but about to start.
+_START_WAIT: Final = 40 * AHEAD
 _SETTLE_TIME: Final = 0.001  # between a recall and the look at what it came too late for
 
 
@@ -82,11 +84,13 @@ class Dispatcher:
         run.seq = self._last
         child.runs[run.seq] = run
         child.lease = min(child.lease or run.claim.lease, run.claim.lease)
+        if child.left is not None:
+            child.left -= 1
 
     def _choose(
         self, children: Collection[Child], run: Run, frames: dict[int, list[Any]], now: float
     ) -> Child | None:
-        ready = [child for child in children if child.phase is Phase.READY]
+        ready = [child for child in children if child.phase is Phase.READY and child.left != 0]
         if not ready:
             return None
         child = min(ready, key=lambda child: len(child.runs))
@@ -114,9 +118,14 @@ class Dispatcher:
         long = sum(now - child.table.started_at(seq) >= AHEAD for seq, _ in child.started())
         return long < self._slots
 
+    def seconds_for(self, count: int) -> float | None:
+        """How long a child may take for so many runs; None: nobody knows."""
+        mean = self._runtimes.mean
+        return None if mean is None else count * mean / self._slots
+
     def target(self, children: Collection[Child], now: float) -> int:
         """How many runs this worker may hold now: the slots that work, and a buffer where tasks are short."""
-        ready = [child for child in children if child.phase is Phase.READY]
+        ready = [child for child in children if child.phase is Phase.READY and child.left != 0]
         buffer = ahead(self._runtimes.mean, self._slots, MOST)
         flowing = sum(self.flows(child, now) for child in ready) if buffer else 0
         return len(ready) * self._slots + flowing * buffer
@@ -136,6 +145,7 @@ class Dispatcher:
         for seq, run in buffered:
             if seq > mark and child.runs.pop(seq, None) is not None:
                 taken.append(run)
+                child.left = None if child.left is None else child.left + 1
         return taken
 
     def left(self, child: Child, seq: int) -> None:
@@ -152,9 +162,11 @@ class Dispatcher:
                 if oldest is not None and oldest > PATIENCE and not self.flows(child, now):
                     self.add_first(self.take_back(child))
 
-    def late(self, now: float) -> list[Run]:
+    def late(self, children: Collection[Child], now: float) -> list[Run]:
         """Take out what waited too long for a child: another worker may have one."""
-        late = [run for run in self._waiting if now - run.arrived > _LONGEST_WAIT]
+        starting = any(child.phase is Phase.STARTING for child in children)
+        bound = _START_WAIT if starting else _LONGEST_WAIT
+        late = [run for run in self._waiting if now - run.arrived > bound]
         for run in late:
             self._waiting.remove(run)
         return late

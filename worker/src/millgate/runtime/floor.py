@@ -85,7 +85,7 @@ class Floor:
         soonest = self._overtime.look(list(children.values()), now)
         self._dispatcher.relieve(children.values(), now)
         self._dispatcher.hand_out(children.values())
-        for run in self._dispatcher.late(now):
+        for run in self._dispatcher.late(children.values(), now):
             self._verdict.give_back(run)
         self._continue_drain(now)
         step = _IDLE if self._pool.idle and not len(self._dispatcher) else _TICK

@@ -50,6 +50,7 @@ class Child:
         self.baseline = 0  # bytes when ready
         self.size: int | None = None  # bytes of the tree at the watch's last look
         self.lease = 0.0  # the shortest of its runs
+        self.left: int | None = None  # jobs that it may still be given; None: no bound
         self.limited = False  # it has a data limit
         self.runs: dict[int, Run] = {}  # by number, in the order in which the child takes them up
         self.table = spawned.table

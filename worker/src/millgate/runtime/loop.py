@@ -128,7 +128,7 @@ class Loop:
         if claimed is None:
             return
         self._leases.note_state(claimed.state)
-        self._accept(claimed)
+        self._accept(claimed, asked=room > 0)
         if room and not claimed.claims:
             self._wait(claimed)
 
@@ -199,14 +199,14 @@ class Loop:
         self._journal.say("error", "result refused, task buried", entry.run, error=str(error))
         self._ledger.back([Entry(entry.run, burial)])
 
-    def _accept(self, claimed: Claimed) -> None:
+    def _accept(self, claimed: Claimed, *, asked: bool) -> None:
         if claimed.claims:
             for claim in claimed.claims:
                 self._metrics.claimed(claim.topic, claim.age)
             self._leases.expect(min(claim.lease for claim in claimed.claims))
             runs = self._intake.receive(claimed.claims, claimed.revision)
             self.start(runs)
-        elif self._burst and self._finished(claimed):
+        elif self._burst and asked and self._finished(claimed):
             self.on_nothing_left()
 
     def _finished(self, claimed: Claimed) -> bool:

@@ -24,6 +24,7 @@ from millgate.runtime.recycle import (
     Ceilings,
     biggest,
     data_limit,
+    far_over,
     next_look,
     next_pod_look,
     over_ceiling,
@@ -58,6 +59,7 @@ class Memory:
     def __init__(self, ceilings: Ceilings, cgroup: Cgroup | None, slots: int, clock: Clock) -> None:
         """`cgroup`: whose usage counts against the pod's limit; None: the sizes of our own processes do."""
         self.replace: Callable[[int, Because], None] = lambda _key, _because: None
+        self.hasten: Callable[[int], None] = lambda _key: None
         self.ceilings = ceilings
         self.cpu = 0.0  # seconds spent here
         self.largest_overshoot = 0
@@ -156,6 +158,12 @@ class Memory:
         elif because is Because.MAX_RSS and not watched.replaced and child.phase is Phase.READY:
             watched.replaced = True
             self.replace(child.key, because)
+        elif (
+            because is Because.MAX_RSS
+            and child.phase is Phase.READY
+            and far_over(size, self.ceilings)
+        ):
+            self.hasten(child.key)
         watched.due = now + next_look(size, self.ceilings)
         return watched.due
 

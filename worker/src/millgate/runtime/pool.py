@@ -76,11 +76,25 @@ class Pool:
     def keep(self, now: float) -> None:
         """Start what is missing, retire whom a spare can replace, and end those that do not end."""
         self._retire_leaving()
+        for child in list(self.children.values()):
+            if self._soon_done(child):
+                self.replace(child.key, Because.MAX_TASKS)
         while self._missing() and now >= self._next_start:
             if not self._start(now):
                 break
         for child in list(self.children.values()):
             self._hurry(child, now)
+
+    def _soon_done(self, child: Child) -> bool:
+        """Whether a child will have done all its tasks by the time that a replacement is ready."""
+        if child.left is None or child.phase is not Phase.READY or child.key in self._leaving:
+            return False
+        until = self._dispatcher.seconds_for(child.left)
+        return (
+            until is not None
+            and until < 2 * (child.ready_at - child.born)
+            and self._memory.room_for_spare()
+        )
 
     def _missing(self) -> bool:
         coming = sum(
@@ -99,6 +113,7 @@ class Pool:
         child = Child(next(self._keys), spawned, self._reactor, now)
         child.on_frame, child.on_end = self._frame, self._ended
         child.capture = Capture(lambda line: self._printed(child, line))
+        child.left = self._bounds.tasks or None
         self.children[child.key] = child
         self._memory.adopt(child)
         child.send(self._hello)
@@ -193,6 +208,17 @@ class Pool:
             child.ask_to_end(self._clock.monotonic())
             return
         child.lease = 0.0
+        if child.left == 0 and child.phase is Phase.READY:
+            self._leaving.add(child.key)
+            child.because = child.because or Because.MAX_TASKS
+            self._retire(child)
+
+    def hasten(self, key: int) -> None:
+        """A child that is to be replaced has grown on: its replacement is waited for without it."""
+        child = self.children.get(key)
+        if child is not None and child.phase is Phase.READY:
+            self._leaving.add(key)
+            self._retire(child)
 
     def count(self, child: Child) -> None:
         """One more task is behind a child."""

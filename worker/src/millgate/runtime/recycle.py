@@ -18,6 +18,8 @@ BUDGET_SHARE: Final = 0.9
 #: What a replacement may need beyond the measured baseline.
 SPARE_MARGIN: Final = 1.1
 MAX_DEFUNCT: Final = 64
+#: Times its soft ceiling that a tree may have while its replacement warms up.
+PATIENT: Final = 1.25
 _THREAD_STACK: Final = 8 * 2**20
 
 
@@ -116,6 +118,11 @@ def over_ceiling(size: int, ceilings: Ceilings) -> Because | None:
     if ceilings.soft is not None and size > ceilings.soft:
         return Because.MAX_RSS
     return None
+
+
+def far_over(size: int, ceilings: Ceilings) -> bool:
+    """Whether a tree over its soft ceiling has grown so far on that its replacement is not waited for."""
+    return ceilings.soft is not None and size > ceilings.soft * PATIENT
 
 
 def next_look(size: int, ceilings: Ceilings) -> float:

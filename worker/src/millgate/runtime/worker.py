@@ -190,6 +190,7 @@ class Worker:
         self.leases.on_state = self._state_changed
         self.leases.beat = self.beat
         self.memory.replace = lambda key, because: post(self.pool.replace, key, because)
+        self.memory.hasten = lambda key: post(self.pool.hasten, key)
         self.pool.fatal = self._fatal
         self.pool.on_ready = self._app_known
         self.floor.on_target = self._set_target
