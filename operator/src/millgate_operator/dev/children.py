@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from millgate_operator.dev.memory import tree_rss
+
 _PR_SET_PDEATHSIG: Final = 1
 #: Ends are looked for at least that often, because a grandchild may keep a pipe open beyond them.
 _LOOK: Final = 0.2
@@ -88,6 +90,11 @@ class Children:
         for key, _ in self._selector.select(min(timeout, _LOOK)):
             self._read(key.data)
         return [event for name in list(self._children) for event in self._events(name)]
+
+    def rss(self, name: str) -> int | None:
+        """Bytes that a child and its descendants hold now; None: unknown."""
+        child = self._children.get(name)
+        return None if child is None else tree_rss(child.process.pid)
 
     def signal(self, name: str, number: signal.Signals) -> None:
         """Send a signal to a child; nothing when it has ended."""

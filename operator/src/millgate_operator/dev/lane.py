@@ -66,6 +66,11 @@ class Lane:
             self.tally.read(stats)
         return stats
 
+    def weigh(self, children: Children) -> None:
+        """Note what the workers weigh; more often than they report it, because peaks are short."""
+        for name in self.pool.workers:
+            self.tally.weigh(name, children.rss(name))
+
     def last_look(self) -> None:
         """The figures as they are now, without deciding anything."""
         try:

@@ -77,7 +77,6 @@ class Pool:
             return
         self._say(f"{name} ended by itself with code {code}")
         self.short_lives = self.short_lives + 1 if now - worker.born < _SHORT_LIFE else 0
-        self.fill(now)
 
     def fill(self, now: float) -> None:
         """Start what is missing."""

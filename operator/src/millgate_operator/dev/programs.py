@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from millgate.errors import InvalidSettings
 from millgate.settings import PREFIX, WorkerSettings
 from millgate_operator.spec import TaskQueue, worker_settings
 
@@ -68,10 +69,15 @@ def driver_program(
 def driver_command(
     script: str | None, arguments: Sequence[str], folder: Path
 ) -> tuple[str, ...] | None:
-    """What `--once SCRIPT` and `-- …` come to: the script with its arguments, or a command of its own, or None."""
+    """What `--once SCRIPT` and `-- …` come to: the script with its arguments, or a command of its own, or None.
+
+    Raises InvalidSettings for a script that is not there.
+    """
     if script is not None:
-        beside = folder / script
-        return (sys.executable, str(beside if beside.exists() else script), *arguments)
+        for path in (folder / script, Path(script)):
+            if path.is_file():
+                return (sys.executable, str(path), *arguments)
+        raise InvalidSettings(f"--once: no file {script}, neither in {folder} nor here")
     return tuple(arguments) or None
 
 

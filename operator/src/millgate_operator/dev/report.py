@@ -26,15 +26,15 @@ def summary(screen: Screen, lanes: Sequence[Lane], seconds: float) -> None:
     """What ran: topics, workers, dead letters, and the time it took."""
     screen.end()
     for lane in lanes:
-        screen.raw(f"\n{lane.name}: {age(seconds)}\n")
-        screen.raw(screen.table(topics_table(lane)))
-        if lane.tally.workers:
-            screen.raw("")
-            screen.raw(screen.table(workers_table(lane)))
         letters = _letters(lane)
-        if letters:
-            screen.raw("")
-            screen.raw(screen.table(letters_table(letters)))
+        tables = (
+            topics_table(lane) if lane.tally.topics else None,
+            workers_table(lane) if lane.tally.workers else None,
+            letters_table(letters) if letters else None,
+        )
+        screen.raw(f"\n{lane.name}: {age(seconds)}")
+        for table in filter(None, tables):
+            screen.raw("\n" + screen.table(table))
 
 
 def topics_table(lane: Lane) -> Table:

@@ -79,6 +79,9 @@ class Run:
 
     def _start(self) -> None:
         plan = self._plan
+        first = plan.manifests.queues[0]
+        home = plan.manifests.folder_of(first)
+        command = programs.driver_command(plan.script, plan.arguments, home)
         if plan.url is None:
             program = programs.broker_program(plan.folder.path, plan.environ, plan.folder.keep)
             self._children.start(BROKER, program.command, program.environ)
@@ -89,12 +92,9 @@ class Run:
             lane = build(queue, plan.manifests, broker, start)
             lane.configure(self._screen)
             self._lanes.append(lane)
-        first = plan.manifests.queues[0]
         self._screen.say(
             f"broker {redact(self._url)}, queue {', '.join(q.broker_queue for q in plan.manifests.queues)}"
         )
-        home = plan.manifests.folder_of(first)
-        command = programs.driver_command(plan.script, plan.arguments, home)
         if command is not None:
             program = programs.driver_program(command, first, self._url, home, plan.environ)
             self._children.start(DRIVER, program.command, program.environ)
@@ -126,6 +126,8 @@ class Run:
                 self._judge(readings)
             if now >= draw:
                 draw = now + _DRAW
+                for lane in self._lanes:
+                    lane.weigh(self._children)
                 self._screen.block(report.progress(self._lanes, self._screen.wide))
 
     def _judge(self, readings: Sequence[Stats | None]) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import shutil
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from millgate.cli.console import Console
@@ -16,11 +17,17 @@ _PLAIN_EVERY: Final = 5.0
 _BAR: Final = 24
 
 
+def _columns() -> int:
+    return shutil.get_terminal_size().columns
+
+
 class Screen:
     """Prints to the console; `block` is redrawn in place, or summed up now and then where there is no terminal."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, columns: Callable[[], int] = _columns) -> None:
+        """`columns` answers how wide the terminal is now: a line that wraps could not be taken back."""
         self._console = console
+        self._columns = columns
         self._drawn = 0
         self._block: Sequence[str] = ()
         self._last = ("", float("-inf"))
@@ -45,9 +52,10 @@ class Screen:
 
     def block(self, lines: Sequence[str]) -> None:
         """How things stand; the previous block is replaced."""
-        self._block = tuple(lines)
         if self._console.terminal:
-            self._redraw()
+            if tuple(lines) != self._block:
+                self._block = tuple(lines)
+                self._redraw()
             return
         summary = "; ".join(" ".join(line.split()) for line in lines)
         now = self._console.clock.monotonic()
@@ -71,8 +79,9 @@ class Screen:
 
     def _redraw(self) -> None:
         self._erase()
+        width = max(20, self._columns() - 1)
         for line in self._block:
-            self._print(line)
+            self._print(line[:width])
         self._drawn = len(self._block)
 
     def _erase(self) -> None:
@@ -91,5 +100,5 @@ class Screen:
 
 def bar(done: int, total: int) -> str:
     """How much of a whole is done, as a bar of fixed width."""
-    filled = _BAR if total <= 0 else min(_BAR, done * _BAR // total)
+    filled = 0 if total <= 0 else min(_BAR, done * _BAR // total)
     return "█" * filled + "░" * (_BAR - filled)

@@ -57,7 +57,7 @@ class TopicTally:
 class WorkerTally:
     """One worker's run."""
 
-    peak: int | None = None  # bytes of supervisor and trees together, as it reported
+    peak: int | None = None  # bytes of the worker with everything below it
     recycled: int = 0  # children replaced after a task
     stopped: int = (
         0  # children that ended within a task: killed at a ceiling or timeout, or crashed
@@ -86,9 +86,13 @@ class Tally:
             tally.done = _since(topic.completed, old.completed)
             tally.failed = _since(topic.failed, old.failed)
         for row in stats.workers:
-            if row.beat.rss is not None:
-                worker = self.workers.setdefault(row.name, WorkerTally())
-                worker.peak = max(worker.peak or 0, row.beat.rss)
+            self.weigh(row.name, row.beat.rss)
+
+    def weigh(self, worker: str, rss: int | None) -> None:
+        """Take in what a worker weighs at this moment; None: unknown."""
+        if rss is not None:
+            tally = self.workers.setdefault(worker, WorkerTally())
+            tally.peak = max(tally.peak or 0, rss)
 
     def line(self, worker: str, text: str, verbose: bool) -> str | None:
         """Take in a worker's log line; answers what is worth showing of it, or None."""

@@ -152,9 +152,12 @@ def test_an_outage_of_the_broker_changes_nothing(world: World) -> None:
 def test_a_worker_that_ends_by_itself_is_replaced(world: World) -> None:
     world.tick()
     world.pool.ended("hello-1", 1, world.now + 1)
+    assert world.started.names == ["hello-1"]  # not before somebody could give the pool up
+    world.tick()
     assert world.started.names == ["hello-1", "hello-2"]
     assert world.pool.short_lives == 1
-    world.pool.ended("hello-2", -9, world.now + 100)
+    world.tick(100.0)
+    world.pool.ended("hello-2", -9, world.now)
     assert world.pool.short_lives == 0
 
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import pytest
+
+from millgate.errors import InvalidSettings
 from millgate.settings import WorkerSettings
 from millgate_operator.dev import programs
 from millgate_operator.dev.folder import open_folder, state_folder
@@ -74,7 +77,12 @@ def test_a_script_is_looked_for_beside_the_manifests_first(tmp_path: Path) -> No
         "-n",
         "3",
     )
-    assert programs.driver_command("other.py", (), tmp_path) == (sys.executable, "other.py")
+    elsewhere = tmp_path / "nested"
+    elsewhere.mkdir()
+    here = str(tmp_path / "driver.py")
+    assert programs.driver_command(here, (), elsewhere) == (sys.executable, here)
+    with pytest.raises(InvalidSettings, match=r"other\.py"):
+        programs.driver_command("other.py", (), tmp_path)
     assert programs.driver_command(None, ("make", "x"), tmp_path) == ("make", "x")
     assert programs.driver_command(None, (), tmp_path) is None
 

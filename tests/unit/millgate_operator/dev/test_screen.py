@@ -49,4 +49,13 @@ def test_a_bar_is_full_only_when_all_is_done() -> None:
     assert bar(0, 10).count("█") == 0
     assert bar(10, 10).count("░") == 0
     assert bar(9, 10).count("░") > 0
-    assert bar(0, 0).count("░") == 0
+    assert bar(0, 0).count("█") == 0
+
+
+def test_a_line_that_would_wrap_is_cut_and_an_unchanged_block_is_left_alone() -> None:
+    out = Terminal()
+    screen = Screen(Console(out=out, environ={}, clock=FakeClock()), columns=lambda: 30)
+    screen.block(["x" * 100])
+    assert out.getvalue() == "x" * 29 + "\n"
+    screen.block(["x" * 100])
+    assert out.getvalue() == "x" * 29 + "\n"
