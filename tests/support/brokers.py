@@ -10,6 +10,7 @@ from millgate.brokers.base import Broker, Weaker
 from millgate.brokers.memory import MemoryBroker
 from support.clock import FakeClock
 from support.local import LocalVenue
+from support.postgres import PostgresVenue
 
 
 class Venue(Protocol):
@@ -53,6 +54,7 @@ class MemoryVenue:
 FACTORIES: dict[str, Callable[[Path], Venue]] = {
     "local": LocalVenue,
     "memory": MemoryVenue,
+    "postgres": PostgresVenue,
 }
 
 

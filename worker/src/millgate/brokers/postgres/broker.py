@@ -1,0 +1,33 @@
+"""The PostgreSQL broker: one schema per queue, every verb one transaction in the server, the server's clock deciding."""
+
+from __future__ import annotations
+
+from millgate.brokers.base import Server
+from millgate.brokers.postgres.connection import Connection
+from millgate.brokers.postgres.migrate import migrate, stored_version
+from millgate.brokers.postgres.publishing import Publishing
+from millgate.brokers.postgres.steering import Steering
+from millgate.brokers.postgres.waiting import Waiting
+
+
+class PostgresBroker(Publishing, Waiting, Steering):
+    """One queue in one schema."""
+
+    def setup(self) -> None:
+        """Create or migrate the schema; safe when many do it at once."""
+        self.pool.call(lambda connection, _: migrate(connection, self.target.schema), deadline=60.0)
+
+    def server(self) -> Server:
+        """What is behind this connection."""
+
+        def look(connection: Connection, _: bool) -> Server:
+            number = connection.info.server_version
+            return Server(
+                kind="postgres",
+                endpoint=self.target.endpoint,
+                version=f"{number // 10000}.{number % 10000}",
+                schema=stored_version(connection, self.target.schema),
+                detail={"schema": self.target.schema, "pooler": self.pool.pooled},
+            )
+
+        return self.pool.call(look)

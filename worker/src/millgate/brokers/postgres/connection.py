@@ -1,0 +1,207 @@
+"""Connections that never wait longer than they may: a small pool, each call bounded, repeated while it is safe."""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+from collections.abc import Callable, Generator
+from typing import Any, Final, TypeVar
+
+import psycopg
+from psycopg.adapt import AdaptersMap
+
+from millgate.brokers.postgres import arrays
+from millgate.brokers.postgres.refusals import CONFLICTS, Expired, translate
+from millgate.brokers.postgres.url import Target
+from millgate.clock import Clock
+from millgate.errors import BrokerUnavailable, UnsafeServer, VersionUnsupported
+
+T = TypeVar("T")
+OLDEST: Final = 120000  # the server's version number
+_SPARE: Final = 4  # connections kept for the next call
+_FIRST_PAUSE: Final = 0.05
+_LONGEST_PAUSE: Final = 1.0
+
+
+class Connection(psycopg.Connection[tuple[Any, ...]]):
+    """A connection whose every wait ends at `until` (on the clock's monotonic scale)."""
+
+    clock: Clock
+    until: float = float("inf")
+    pooled: bool = False
+
+    def wait(self, gen: Any, *args: Any, **kwargs: Any) -> Any:
+        """Run the driver's generator; raise Expired when the time is over."""
+        if self.until == float("inf"):
+            return super().wait(gen, *args, **kwargs)
+        return super().wait(_bounded(gen, self.clock, self.until), *args, **kwargs)
+
+
+def _bounded(gen: Any, clock: Clock, until: float) -> Generator[Any, Any, Any]:
+    try:
+        wanted = next(gen)
+    except StopIteration as end:
+        return end.value
+    while True:
+        ready = yield wanted
+        if not ready and clock.monotonic() >= until:
+            raise Expired("no answer in time")
+        try:
+            wanted = gen.send(ready)
+        except StopIteration as end:
+            return end.value
+
+
+class Pool:
+    """Connections to one target. Threads take one each, so no call waits behind another."""
+
+    def __init__(self, target: Target, deadline: float, clock: Clock) -> None:
+        self.target = target
+        self.deadline = deadline
+        self.clock = clock
+        self.pooled = bool(target.pooler)  # known for sure after the first connection
+        self._spare: list[Connection] = []
+        self._lock = threading.Lock()
+        self._pid = os.getpid()
+        self._closed = False
+
+    def call(self, verb: Callable[[Connection, bool], T], deadline: float | None = None) -> T:
+        """What `verb(connection, repeated)` answers, within the deadline.
+
+        After a lost connection it is called again on a new one, `repeated` then being true: the earlier call may have
+        taken effect. Raises the errors of `millgate.errors`.
+        """
+        end = self.clock.monotonic() + (deadline or self.deadline)
+        pause, repeated = _FIRST_PAUSE, False
+        while True:
+            connection: Connection | None = None
+            try:
+                connection = self._take(end)
+                left = end - self.clock.monotonic()
+                connection.until = self.clock.monotonic() + max(left / 2, 0.5)
+                answer = verb(connection, repeated)
+            except psycopg.Error as error:
+                repeated = repeated or connection is not None
+                self._drop(connection)
+                pause = self._after(error, end, pause)
+            except BaseException:
+                self._drop(connection)
+                raise
+            else:
+                self._keep(connection)
+                return answer
+
+    def open(self, timeout: float) -> Connection:
+        """A new connection, checked; the caller closes it. Raises psycopg's errors, VersionUnsupported, UnsafeServer."""
+        try:
+            connection = self._connect(timeout, self.pooled)
+        except psycopg.OperationalError as error:
+            if "unsupported startup parameter" not in str(error) or self.pooled:
+                raise
+            self.pooled = True  # a pooler that takes none of our settings
+            connection = self._connect(timeout, True)
+        try:
+            self._check(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def close(self) -> None:
+        """Close what is not in use; calls that are under way close theirs."""
+        with self._lock:
+            self._closed = True
+            spare, self._spare = self._spare, []
+        if self._pid == os.getpid():
+            for connection in spare:
+                connection.close()
+
+    def _take(self, end: float) -> Connection:
+        with self._lock:
+            if self._pid != os.getpid():  # a forked child must not speak on its parent's connections
+                _orphans.extend(self._spare)
+                self._spare, self._pid = [], os.getpid()
+            if self._closed:
+                raise BrokerUnavailable("this broker object is closed")
+            if self._spare:
+                return self._spare.pop()
+        return self.open(max(end - self.clock.monotonic(), 0.1))
+
+    def _keep(self, connection: Connection) -> None:
+        connection.until = float("inf")
+        with self._lock:
+            if not self._closed and len(self._spare) < _SPARE and not connection.closed:
+                self._spare.append(connection)
+                return
+        connection.close()
+
+    def _drop(self, connection: Connection | None) -> None:
+        if connection is None:
+            return
+        if connection.closed or connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+            connection.close()
+            with self._lock:  # the others have probably died with it
+                spare, self._spare = self._spare, []
+            for other in spare:
+                other.close()
+        else:
+            self._keep(connection)
+
+    def _after(self, error: psycopg.Error, end: float, pause: float) -> float:
+        """Wait before the next attempt and answer the pause after that, or raise."""
+        known = translate(error, self.target.endpoint)
+        left = end - self.clock.monotonic()
+        if not isinstance(known, BrokerUnavailable) or left <= pause / 2:
+            raise known from error
+        if error.sqlstate in CONFLICTS:
+            self.clock.sleep(random.uniform(0.001, 0.01))  # noqa: S311 -- spreads repeats
+            return pause
+        self.clock.sleep(random.uniform(pause / 2, pause))  # noqa: S311
+        return min(pause * 2, _LONGEST_PAUSE)
+
+    def _connect(self, timeout: float, pooled: bool) -> Connection:
+        keepalive = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
+        limits = {"tcp_user_timeout": int(max(self.deadline, 1.0) * 1000)}
+        settings: dict[str, Any] = {"application_name": "millgate"}
+        if not pooled:
+            settings["options"] = f"-c statement_timeout={int(self.deadline * 1000)}"
+        connection = Connection.connect(
+            self.target.conninfo,
+            autocommit=True,
+            prepare_threshold=None if pooled else 1,
+            connect_timeout=max(1, int(timeout)),
+            context=_ADAPTERS,
+            **(keepalive | limits | settings | dict(self.target.extra)),
+        )
+        connection.clock = self.clock
+        return connection
+
+    def _check(self, connection: Connection) -> None:
+        version = connection.info.server_version
+        if version < OLDEST:
+            raise VersionUnsupported(
+                f"{self.target.endpoint} runs PostgreSQL {version // 10000}; 12 or newer is required"
+            )
+        connection.until = self.clock.monotonic() + self.deadline
+        row = connection.execute(
+            "SELECT pg_backend_pid(), pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on'"
+        ).fetchone()
+        assert row is not None, "one row"
+        if row[1]:
+            raise UnsafeServer(
+                f"{self.target.endpoint} is a read-only replica (or set read-only); connect to the primary"
+            )
+        if self.target.pooler is None and row[0] != connection.info.backend_pid:
+            self.pooled = True  # what answers is not what we are connected to
+        connection.pooled = self.pooled
+        if self.pooled:
+            connection.prepare_threshold = None
+        connection.until = float("inf")
+
+
+_ADAPTERS: Final = AdaptersMap(psycopg.adapters)
+arrays.register(_ADAPTERS)
+
+#: Connections of a parent process: dropping the last reference would close the parent's session.
+_orphans: list[Connection] = []

@@ -1,0 +1,128 @@
+"""Messages → the columns of the server's functions, and the checks that come before. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from millgate.brokers.base import MAX_BATCH
+from millgate.brokers.postgres.arrays import (
+    Bigints,
+    Blobs,
+    Column,
+    Floats,
+    Ints,
+    Smallints,
+    Texts,
+    column,
+)
+from millgate.errors import InvalidInput, InvalidMessage
+from millgate.message import Group, Message, check
+
+#: The columns that most messages leave empty, in the order of the functions' parameters.
+_OPTIONAL: Final[tuple[tuple[str, type[Column]], ...]] = (
+    ("key", Texts),
+    ("delay", Floats),
+    ("at", Floats),
+    ("expires_in", Floats),
+    ("expires_at", Floats),
+    ("unique", Texts),
+    ("unique_for", Floats),
+    ("result_ttl", Floats),
+    ("group", Texts),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What one publish sends. `places` are the positions of the messages that are sent: an id that comes twice in one
+    call is sent once."""
+
+    messages: Sequence[Message]
+    places: Sequence[int]
+    columns: tuple[Any, ...]
+
+
+def batch(messages: Sequence[Message]) -> Batch:
+    """The batch of a publish. Raises InvalidInput, InvalidMessage."""
+    if len(messages) > MAX_BATCH:
+        raise InvalidInput(f"{len(messages)} messages in one call; publish at most {MAX_BATCH}")
+    first: dict[str, int] = {}
+    for place, message in enumerate(messages):
+        check_whole(message)
+        first.setdefault(message.id, place)
+    places = list(first.values())
+    sent = list(messages) if len(places) == len(messages) else [messages[p] for p in places]
+    names = {topic: n for n, topic in enumerate(dict.fromkeys(m.topic for m in sent), 1)}
+    columns = (
+        Texts(list(names)),
+        Ints([names[message.topic] for message in sent]),
+        Texts([message.id for message in sent]),
+        Smallints([message.priority for message in sent]),
+        Blobs([message.record() for message in sent]),
+        *_optional(sent),
+    )
+    return Batch(messages, places, columns)
+
+
+def chained(messages: Sequence[Message]) -> Texts:
+    """The topics of all later steps."""
+    return Texts(list({step.topic for message in messages for step in message.chain}))
+
+
+def following(messages: Sequence[Message], parents: Sequence[int]) -> tuple[Any, ...]:
+    """The columns of messages that settlements publish."""
+    return (
+        Bigints(parents),
+        Texts([message.topic for message in messages]),
+        Texts([message.id for message in messages]),
+        Smallints([message.priority for message in messages]),
+        Blobs([message.record() for message in messages]),
+        *_optional(messages),
+    )
+
+
+def single(message: Message) -> tuple[Any, ...]:
+    """One message's values, topic first, in the order of a draft."""
+    optional = (getattr(message, name) for name, _ in _OPTIONAL)
+    return (message.topic, message.id, message.priority, message.record(), *optional)
+
+
+def check_whole(message: Message) -> None:
+    """Check a message and the steps that follow it. Raises InvalidMessage."""
+    check(message)
+    for step in message.chain:
+        check(step)
+
+
+def check_group(group: Group, messages: Sequence[Message]) -> None:
+    """Raise InvalidMessage when a member is neither a message of this call nor a step of one's chain."""
+    check_whole(group.callback)
+    known = {step.id for message in messages for step in (message, *message.chain)}
+    for member in group.members:
+        if member not in known:
+            raise InvalidMessage(
+                f"group {group.id!r}: member {member!r} is not among the messages of this call; publish them together"
+            )
+
+
+def watches(
+    group: Group, messages: Sequence[Message], real: Mapping[str, str]
+) -> Iterator[tuple[str, str, int]]:
+    """What to watch for a group: the id of each member and of the steps before it, the member, the member's place.
+
+    `real` maps a message's id to the one that it duplicates, or to itself.
+    """
+    places = {real.get(member, member): place for place, member in enumerate(group.members, 1)}
+    for message in messages:
+        ids = [real[message.id], *(step.id for step in message.chain)]
+        for position, member in enumerate(ids):
+            if member in places:
+                yield from ((watched, member, places[member]) for watched in ids[: position + 1])
+
+
+def _optional(messages: Sequence[Message]) -> tuple[Column | None, ...]:
+    return tuple(
+        column(kind, [getattr(message, name) for message in messages]) for name, kind in _OPTIONAL
+    )

@@ -1,0 +1,58 @@
+"""Carrying dead letters over to the topic that their own topic names."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Final
+
+from millgate.brokers.postgres import failures
+from millgate.brokers.postgres.session import Session
+from millgate.errors import NotDecodable
+from millgate.message import Message, with_record
+
+_BATCH: Final = 100
+_TEXT: Final = 500  # characters of an error that travel in a header
+
+
+class Forwarding(Session):
+    """The server marks what is to be carried over in the step that buries it; whoever learns of it does it next."""
+
+    def forward(self) -> None:
+        """Carry over what is marked, each in one step; another client may do the same meanwhile."""
+        rows = self.rows("forwards", _BATCH)
+        for row in rows:
+            copy = _copy(row)
+            values = (None,) * 6
+            if copy is not None:
+                key, ttl = copy.key, copy.result_ttl
+                values = (copy.id, copy.topic, copy.priority, copy.record(), key, ttl)  # type: ignore[assignment]
+            self.rows("forward", row[0], *values)
+
+
+def _copy(row: tuple[Any, ...]) -> Message | None:
+    seq, name, topic, reason, attempt, failure, priority, key, ttl, record, target = row
+    if target is None:
+        return None
+    bare = Message(
+        id=f"{name[:100]}.dead{seq}",
+        topic=target,
+        task="",
+        body=b"",
+        priority=priority,
+        key=key,
+        result_ttl=ttl,
+    )
+    try:
+        message = with_record(bare, record)
+    except NotDecodable:
+        return None
+    headers = {
+        "millgate-dead-id": name,
+        "millgate-dead-topic": topic,
+        "millgate-dead-reason": reason,
+        "millgate-dead-attempts": str(attempt),
+    }
+    known = failures.unpack(failure)
+    if known is not None:
+        headers["millgate-dead-error"] = f"{known.error}: {known.message}"[:_TEXT]
+    return replace(message, headers={**message.headers, **headers})

@@ -1,0 +1,123 @@
+"""Brings a queue's schema to this program's version: numbered, forward only, once, whoever comes first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any, Final
+
+import psycopg
+
+from millgate.brokers.postgres.connection import Connection
+from millgate.brokers.postgres.session import VERSION
+from millgate.errors import SchemaTooNew
+
+#: Plans must not depend on how full the tables were when a session first planned a statement: every step goes through
+#: an index, and the plan is made once.
+_PINS: Final = (
+    "enable_seqscan = off",
+    "enable_hashjoin = off",
+    "enable_mergejoin = off",
+    "enable_bitmapscan = off",
+    "plan_cache_mode = force_generic_plan",
+    "jit = off",
+)
+#: Functions that the client calls; the others run inside these and inherit their settings.
+ENTRIES: Final = (
+    *("acquire", "await", "cancel", "claim", "configuration", "configure", "dead", "extend"),
+    *("fence", "fire", "fired", "fleet", "forward", "forwards", "group", "locks", "pause"),
+    *("peek", "progress", "publish", "purge", "purge_dead", "register", "release_lock", "renew"),
+    *("replay", "requeue", "schedules", "send", "settle", "states", "stats", "tick"),
+    *("unawait", "unfence", "unregister"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """One step from version `number` - 1 to `number`: files of SQL, in order."""
+
+    number: int
+    files: tuple[tuple[str, str], ...]  # name, text
+
+    @property
+    def text(self) -> str:
+        """The whole step."""
+        return "\n".join(f"-- {name}\n{text}" for name, text in self.files)
+
+
+def migrations() -> tuple[Migration, ...]:
+    """All steps, oldest first."""
+    return tuple(_migrations())
+
+
+def stored_version(connection: psycopg.Connection[Any], schema: str) -> int:
+    """The version of what is stored; 0: nothing is."""
+    row = connection.execute("SELECT to_regclass(%s)", [f'"{schema}".meta']).fetchone()
+    if row is None or row[0] is None:
+        return 0
+    row = connection.execute(f'SELECT max(version) FROM "{schema}".meta').fetchone()  # noqa: S608 -- checked name
+    return int(row[0] or 0) if row is not None else 0
+
+
+def pending(stored: int, schema: str) -> tuple[Migration, ...]:
+    """The steps that are missing. Raises SchemaTooNew."""
+    if stored > VERSION:
+        raise SchemaTooNew(
+            f"schema {schema} has version {stored}, this program knows {VERSION}; upgrade it, it would corrupt the data"
+        )
+    return tuple(step for step in migrations() if step.number > stored)
+
+
+def script(schema: str, steps: tuple[Migration, ...]) -> str:
+    """What `migrate` would carry out, for people to read."""
+    lines = [f'CREATE SCHEMA IF NOT EXISTS "{schema}";', f'SET search_path = "{schema}";']
+    for step in steps:
+        lines += [step.text, f"INSERT INTO meta VALUES ({step.number});"]
+    return "\n".join(lines)
+
+
+def migrate(connection: Connection, schema: str) -> int:
+    """Carry out the missing steps in one transaction; answers how many they were.
+
+    Any number of programs may do this at once: one does the work, the others wait for it. Raises SchemaTooNew.
+    """
+    if not pending(stored_version(connection, schema), schema):
+        return 0
+    with connection.transaction():
+        # one key for all queues of the database: CREATE SCHEMA and ALTER FUNCTION collide across schemas as well
+        connection.execute("SELECT pg_advisory_xact_lock(hashtextextended('millgate migrate', 0))")
+        connection.execute("SET LOCAL statement_timeout = 0")
+        steps = pending(stored_version(connection, schema), schema)
+        if not steps:
+            return 0
+        connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{schema}"')
+        connection.execute(f'SET LOCAL search_path = "{schema}", pg_temp')
+        connection.execute("SET LOCAL check_function_bodies = off")
+        for step in steps:
+            for _, text in step.files:
+                connection.execute(text.encode(), prepare=False)
+            connection.execute("INSERT INTO meta VALUES (%s)", [step.number])
+        _pin(connection, schema)
+        return len(steps)
+
+
+def _pin(connection: Connection, schema: str) -> None:
+    rows = connection.execute(
+        "SELECT p.oid::regprocedure::text FROM pg_proc p WHERE p.pronamespace = %s::regnamespace AND p.proname = ANY (%s)",
+        [f'"{schema}"', [f"{name}_{VERSION}" for name in ENTRIES]],
+    ).fetchall()
+    assert len(rows) == len(ENTRIES), "every entry has its function"
+    settings = [*_PINS, f'search_path = "{schema}", pg_temp']
+    for (name,) in rows:
+        for setting in settings:
+            connection.execute(f"ALTER FUNCTION {name} SET {setting}")
+
+
+def _migrations() -> Iterator[Migration]:
+    folder = resources.files("millgate.brokers.postgres") / "migrations"
+    for step in sorted(folder.iterdir(), key=lambda entry: entry.name):
+        if step.name.isdigit():
+            files = sorted(step.iterdir(), key=lambda entry: entry.name)
+            texts = tuple((file.name, file.read_text("utf-8")) for file in files)
+            yield Migration(int(step.name), texts)

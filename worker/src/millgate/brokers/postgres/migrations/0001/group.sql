@@ -1,0 +1,116 @@
+-- Begin to wait for the members of a group. `p_ids` are watched, each for the member at that place; a member that was a
+-- duplicate is watched under the id that it duplicates. Members that have ended already are noted at once.
+CREATE FUNCTION gather_1(
+  p_group text, p_callback draft, p_require boolean, p_ids text[], p_members text[], p_places int[], p_now timestamptz
+) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  IF EXISTS (SELECT 1 FROM msg WHERE id = p_callback.id)
+    OR EXISTS (SELECT 1 FROM final WHERE id = p_callback.id AND until > p_now) THEN
+    RETURN;
+  END IF;
+  INSERT INTO grp (id, callback, require_all, pending)
+    SELECT p_group, p_callback, p_require, count(DISTINCT m) FROM unnest(p_members) m ON CONFLICT DO NOTHING;
+  IF NOT FOUND THEN
+    RETURN;
+  END IF;
+  INSERT INTO watch (id, grp, member, place) SELECT w.id, p_group, w.member, w.place
+    FROM unnest(p_ids, p_members, p_places) w(id, member, place) ON CONFLICT DO NOTHING;
+  PERFORM note_1(p_group, w.member, f.state = 1)
+    FROM watch w JOIN final f ON f.id = w.member AND f.until > p_now
+   WHERE w.grp = p_group AND w.id = w.member AND NOT EXISTS (SELECT 1 FROM msg m WHERE m.id = w.member
+     AND NOT EXISTS (SELECT 1 FROM dead d WHERE d.seq = m.seq));
+  PERFORM note_1(p_group, w.member, false)
+    FROM watch w JOIN msg m ON m.id = w.member JOIN dead d ON d.seq = m.seq
+   WHERE w.grp = p_group AND w.id = w.member AND w.state = 0;
+  PERFORM complete_1(p_group, p_now);
+END $$;
+
+-- Tell groups that these messages have ended.
+CREATE FUNCTION told_1(p_ids text[], p_well boolean, p_now timestamptz) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  w record;
+  v_last text;
+BEGIN
+  IF p_ids IS NULL OR NOT EXISTS (SELECT 1 FROM grp) THEN
+    RETURN;
+  END IF;
+  PERFORM 1 FROM grp g WHERE g.id = ANY (array(SELECT DISTINCT grp FROM watch WHERE id = ANY (p_ids))) ORDER BY g.id FOR UPDATE;
+  FOR w IN SELECT grp, member FROM watch WHERE id = ANY (p_ids) AND (NOT p_well OR id = member) ORDER BY grp, place LOOP
+    IF v_last <> w.grp THEN
+      PERFORM complete_1(v_last, p_now);
+    END IF;
+    v_last := w.grp;
+    PERFORM note_1(w.grp, w.member, p_well);
+  END LOOP;
+  IF v_last IS NOT NULL THEN
+    PERFORM complete_1(v_last, p_now);
+  END IF;
+END $$;
+
+CREATE FUNCTION note_1(p_group text, p_member text, p_well boolean) RETURNS void LANGUAGE sql AS $$
+  WITH o AS (SELECT state FROM watch WHERE id = p_member AND grp = p_group AND member = p_member),
+  w AS (UPDATE watch SET state = CASE WHEN p_well AND state <> 2 THEN 1 ELSE 2 END
+    WHERE id = p_member AND grp = p_group AND member = p_member)
+  UPDATE grp SET pending = pending - 1 WHERE id = p_group AND EXISTS (SELECT 1 FROM o WHERE state = 0)
+$$;
+
+-- Publish the callback of a group whose members have all ended, or bury it when a member failed that must not.
+CREATE FUNCTION complete_1(p_group text, p_now timestamptz) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  g grp;
+  v_failed text[];
+  v_topic int;
+  v_seq bigint;
+  v_said text;
+BEGIN
+  SELECT * INTO g FROM grp WHERE id = p_group AND pending <= 0 AND NOT buried FOR UPDATE;
+  IF NOT FOUND THEN
+    RETURN;
+  END IF;
+  v_failed := array(SELECT member FROM watch WHERE grp = p_group AND id = member AND state = 2 ORDER BY place);
+  IF NOT g.require_all OR cardinality(v_failed) = 0 THEN
+    DELETE FROM watch WHERE grp = p_group;
+    DELETE FROM grp WHERE id = p_group;
+    PERFORM store_1(ARRAY[g.callback], 0, p_now);
+    RETURN;
+  END IF;
+  v_topic := (topics_1(ARRAY[(g.callback).topic]))[1];
+  INSERT INTO msg (seq, id, topic, prio, call, key, ukey, ttl, grp, record)
+    VALUES (nextval('seq'), (g.callback).id, v_topic, (g.callback).prio, 0, (g.callback).key, (g.callback).ukey,
+      (g.callback).ttl, (g.callback).grp, (g.callback).record) ON CONFLICT DO NOTHING RETURNING seq INTO v_seq;
+  UPDATE grp SET buried = true WHERE id = p_group;
+  IF v_seq IS NULL THEN
+    RETURN;
+  END IF;
+  INSERT INTO delta (topic, enq) VALUES (v_topic, 1);
+  v_said := format('of group %L did not succeed: %s%s', p_group, array_to_string(v_failed[1:20], ', '),
+    CASE WHEN cardinality(v_failed) > 20 THEN format(' and %s more', cardinality(v_failed) - 20) ELSE '' END);
+  PERFORM finish_1(ARRAY[ROW (v_seq, v_topic, NULL, 0, 0, 0, 0, failure_1('millgate.errors.TaskFailed', v_said), NULL,
+    'MemberFailed', '', NULL)::ended], 2::smallint, p_now);
+  IF NOT EXISTS (SELECT 1 FROM dead WHERE seq = v_seq) THEN
+    DELETE FROM watch WHERE grp = p_group;
+    DELETE FROM grp WHERE id = p_group;
+  END IF;
+END $$;
+
+-- A dead member waits again: so does its group, and a callback that was buried for it is taken back.
+CREATE FUNCTION revived_1(p_id text) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  w record;
+BEGIN
+  FOR w IN SELECT o.grp, o.member, g.buried, (g.callback).id AS callback FROM watch o JOIN grp g ON g.id = o.grp
+      WHERE o.id = p_id ORDER BY o.grp FOR UPDATE OF g LOOP
+    UPDATE grp SET pending = pending + (SELECT (state <> 0)::int FROM watch x
+        WHERE x.id = w.member AND x.grp = w.grp AND x.member = w.member), buried = false WHERE id = w.grp;
+    UPDATE watch SET state = 0 WHERE id = w.member AND grp = w.grp AND member = w.member;
+    IF w.buried THEN
+      PERFORM bury_1(array(SELECT d.seq FROM msg m JOIN dead d ON d.seq = m.seq WHERE m.id = w.callback));
+      DELETE FROM final WHERE id = w.callback;
+    END IF;
+  END LOOP;
+END $$;
+
+-- An error that the broker itself found, in the form in which workers report theirs.
+CREATE FUNCTION failure_1(p_error text, p_said text) RETURNS bytea LANGUAGE sql IMMUTABLE AS $$
+  SELECT convert_to(json_build_array(p_error, p_said, '')::text, 'UTF8')
+$$;

@@ -1,0 +1,54 @@
+-- Store messages inside a transaction that is not ours: nothing but rows of our own is locked, however long it lasts.
+-- They are due at once (or at their time) and enter the queue after the commit, through promotion.
+CREATE FUNCTION send_1(
+  p_call bigint, p_names text[], p_topic int[], p_id text[], p_prio smallint[], p_record bytea[],
+  p_key text[], p_delay float8[], p_at float8[], p_expires_in float8[], p_expires_at float8[], p_ukey text[], p_ufor float8[],
+  p_ttl float8[], p_grp text[], OUT o_at int[], OUT o_holder text[]
+) LANGUAGE plpgsql AS $$
+DECLARE
+  v_now timestamptz := clock_timestamp();
+  v_ids int[];
+  v_skip int[] := '{}';
+  w record;
+  v_holder text;
+BEGIN
+  PERFORM refuse_1(p_names, p_topic, p_id, p_record, '{}');
+  v_ids := topics_1(p_names);
+  o_at := '{}'; o_holder := '{}';
+  FOR w IN SELECT x.n::int, x.id, x.ukey, x.ufor FROM unnest(p_id, p_ukey, p_ufor) WITH ORDINALITY x(id, ukey, ufor, n)
+      WHERE x.ukey IS NOT NULL ORDER BY x.ukey, x.n LOOP
+    LOOP
+      INSERT INTO uniq VALUES (w.ukey, w.id, v_now + w.ufor * interval '1 s')
+        ON CONFLICT (ukey) DO UPDATE SET id = excluded.id, until = excluded.until WHERE uniq.until <= v_now;
+      EXIT WHEN FOUND;
+      SELECT u.id INTO v_holder FROM uniq u WHERE u.ukey = w.ukey;
+      IF FOUND THEN
+        v_skip := v_skip || w.n; o_at := o_at || w.n; o_holder := o_holder || v_holder;
+        EXIT;
+      END IF;
+    END LOOP;
+  END LOOP;
+  WITH d AS MATERIALIZED (
+    SELECT nextval('seq') AS seq, x.*, t.id AS tid, t.expires_in AS texp,
+        greatest(v_now, CASE WHEN x.at IS NOT NULL THEN to_timestamp(x.at) ELSE v_now + coalesce(x.delay, 0) * interval '1 s' END) AS due
+      FROM unnest(p_id, p_topic, p_prio, p_record, p_key, p_delay, p_at, p_expires_in, p_expires_at, p_ukey, p_ttl, p_grp)
+        WITH ORDINALITY x(id, topic, prio, record, key, delay, at, expires_in, expires_at, ukey, ttl, grp, n)
+      JOIN topic t ON t.id = v_ids[x.topic]
+      WHERE NOT x.n = ANY (v_skip) AND NOT EXISTS (SELECT 1 FROM final f WHERE f.id = x.id AND f.until > v_now) ORDER BY x.n),
+  m AS (
+    INSERT INTO msg (seq, id, topic, prio, call, key, ukey, ttl, grp, expires, record)
+      SELECT seq, id, tid, prio, p_call, key, ukey, ttl, grp,
+          CASE WHEN expires_at IS NOT NULL THEN least(to_timestamp(expires_at), v_now + expires_in * interval '1 s')
+               ELSE v_now + coalesce(expires_in, texp) * interval '1 s' END, record
+        FROM d ORDER BY n
+      ON CONFLICT (id) DO NOTHING RETURNING seq, topic, prio),
+  l AS (INSERT INTO delayed (due, seq, topic, prio) SELECT d.due, m.seq, m.topic, m.prio FROM m JOIN d ON d.seq = m.seq),
+  c AS (INSERT INTO delta (topic, delayed, enq) SELECT topic, count(*), count(*) FROM m GROUP BY topic)
+  SELECT o_at || coalesce(array_agg(d.n::int), '{}'), o_holder || coalesce(array_agg(d.id), '{}') INTO o_at, o_holder
+    FROM unnest(p_id) WITH ORDINALITY d(id, n)
+   WHERE NOT d.n = ANY (v_skip) AND NOT EXISTS (SELECT 1 FROM d y JOIN m ON m.seq = y.seq WHERE y.n = d.n);
+  IF EXISTS (SELECT 1 FROM unnest(p_prio) p WHERE p <> 5) THEN
+    PERFORM prios_1(array(SELECT p_names[t] FROM unnest(p_topic) t), p_prio);
+  END IF;
+  PERFORM pg_notify('millgate_' || ('queue'::regclass::oid)::text, '');
+END $$;

@@ -1,0 +1,178 @@
+-- Carry out settlements of claims (seq, token). Acks come as arrays of their own; the rest has a kind: 1 later, 2 bury,
+-- 3 drop; charges: 0 failure, 1 loss, 2 nothing. Messages that acks publish name their parent. Answers the seqs that were
+-- carried out; the others' tokens are stale.
+CREATE FUNCTION settle_1(
+  p_call bigint, a_seq bigint[], a_tok bigint[], a_body bytea[], a_ttl float8[],
+  s_seq bigint[], s_tok bigint[], s_kind smallint[], s_delay float8[], s_charge smallint[], s_failure bytea[], s_reason text[],
+  f_parent bigint[], f_topic text[], f_id text[], f_prio smallint[], f_record bytea[], f_key text[], f_delay float8[],
+  f_at float8[], f_expires_in float8[], f_expires_at float8[], f_ukey text[], f_ufor float8[], f_ttl float8[], f_grp text[],
+  OUT o_done bigint[], OUT o_forward boolean
+) LANGUAGE plpgsql AS $$
+DECLARE
+  v_topics int[];
+BEGIN
+  PERFORM pg_advisory_xact_lock_shared(gate_1(1));
+  SELECT * INTO o_done, v_topics FROM carry_1(
+    p_call, a_seq, a_tok, a_body, a_ttl, s_seq, s_tok, s_kind, s_delay, s_charge, s_failure, s_reason, f_parent, f_topic, f_id,
+    f_prio, f_record, f_key, f_delay, f_at, f_expires_in, f_expires_at, f_ukey, f_ufor, f_ttl, f_grp, clock_timestamp());
+  PERFORM uncount_1(v_topics);
+  PERFORM wake_1(NULL, cardinality(v_topics));
+  o_forward := s_seq IS NOT NULL AND EXISTS (SELECT 1 FROM dead WHERE forward);
+END $$;
+
+-- The same without locks on limits; answers the topics whose counters have to sink, once per claim.
+CREATE FUNCTION carry_1(
+  p_call bigint, a_seq bigint[], a_tok bigint[], a_body bytea[], a_ttl float8[],
+  s_seq bigint[], s_tok bigint[], s_kind smallint[], s_delay float8[], s_charge smallint[], s_failure bytea[], s_reason text[],
+  f_parent bigint[], f_topic text[], f_id text[], f_prio smallint[], f_record bytea[], f_key text[], f_delay float8[],
+  f_at float8[], f_expires_in float8[], f_expires_at float8[], f_ukey text[], f_ufor float8[], f_ttl float8[], f_grp text[],
+  p_now timestamptz, OUT o_done bigint[], OUT o_topics int[]
+) LANGUAGE plpgsql AS $$
+DECLARE
+  v_done bigint[];
+  v_topics int[];
+BEGIN
+  IF f_parent IS NOT NULL THEN
+    PERFORM oversize_1(f_topic, f_id, f_record);
+    PERFORM store_1(array(
+      SELECT ROW (x.id, x.topic, x.prio, x.record, x.key, x.delay, x.at, x.expires_in, x.expires_at, x.ukey, x.ufor, x.ttl,
+          x.grp)::draft
+        FROM unnest(f_parent, f_id, f_topic, f_prio, f_record, f_key, f_delay, f_at, f_expires_in, f_expires_at, f_ukey, f_ufor,
+          f_ttl, f_grp) WITH ORDINALITY
+          x(parent, id, topic, prio, record, key, delay, at, expires_in, expires_at, ukey, ufor, ttl, grp, n)
+        JOIN unnest(a_seq, a_tok) p(seq, tok) ON p.seq = x.parent
+        JOIN LATERAL (SELECT l.seq FROM lease l WHERE l.seq = p.seq AND l.token = p.tok AND l.until > p_now FOR UPDATE) h ON true
+       ORDER BY x.n), p_call, p_now);
+  END IF;
+  IF a_seq IS NOT NULL THEN
+    SELECT * INTO o_done, o_topics FROM ack_1(a_seq, a_tok, a_body, a_ttl, p_now);
+  END IF;
+  IF s_seq IS NOT NULL THEN
+    SELECT * INTO v_done, v_topics FROM giveback_1(s_seq, s_tok, s_kind, s_delay, s_charge, s_failure, s_reason, p_now);
+    o_done := o_done || v_done;
+    o_topics := o_topics || v_topics;
+  END IF;
+END $$;
+
+-- Done, with or without a result that is kept.
+CREATE FUNCTION ack_1(
+  p_seq bigint[], p_tok bigint[], p_body bytea[], p_ttl float8[], p_now timestamptz, OUT o_done bigint[], OUT o_topics int[]
+) LANGUAGE plpgsql AS $$
+DECLARE
+  v record;
+BEGIN
+  WITH u AS MATERIALIZED (SELECT * FROM unnest(p_seq, p_tok, p_body, p_ttl) u(seq, tok, body, ttl)),
+  s AS (DELETE FROM lease l USING u WHERE l.seq = u.seq AND l.token = u.tok AND l.until > p_now
+    RETURNING l.seq, l.topic, l.counted, l.adm, l.failures + l.losses + l.interruptions + 1 AS attempt, l.progress, u.body, u.ttl),
+  m AS (DELETE FROM msg USING s WHERE msg.seq = s.seq
+    RETURNING msg.id, msg.ukey, msg.ttl AS own, msg.call, s.topic, s.attempt, s.progress, s.body, s.ttl),
+  f AS (
+    INSERT INTO final (id, state, topic, until, shown, call, attempt, body, progress)
+      SELECT k.id, 1, k.topic, p_now + greatest(60, k.keep) * interval '1 s', p_now + k.keep * interval '1 s', k.call, k.attempt,
+          k.body, k.progress
+        FROM (SELECT m.*, CASE WHEN m.body IS NOT NULL THEN nullif(greatest(0, coalesce(m.ttl, m.own, t.result_ttl)), 0) END AS keep
+                FROM m JOIN topic t ON t.id = m.topic) k
+      ON CONFLICT (id) DO UPDATE SET state = 1, topic = excluded.topic, until = excluded.until, shown = excluded.shown,
+        call = excluded.call, attempt = excluded.attempt, reason = '', body = excluded.body, failure = NULL,
+        progress = excluded.progress),
+  c AS (INSERT INTO delta (topic, leased, done) SELECT topic, -count(*), count(*) FROM s GROUP BY topic)
+  SELECT (SELECT array_agg(s.seq) FROM s) AS done, (SELECT array_agg(s.topic) FROM s WHERE s.counted) AS topics,
+      (SELECT array_agg(s.topic) FROM s WHERE s.adm IS NOT NULL) AS atopics,
+      (SELECT array_agg(s.adm) FROM s WHERE s.adm IS NOT NULL) AS adms,
+      array_agg(m.id) AS ids, array_agg(m.id) FILTER (WHERE m.ukey IS NOT NULL) AS uids,
+      array_agg(m.ukey) FILTER (WHERE m.ukey IS NOT NULL) AS ukeys
+    INTO v FROM m;
+  o_done := v.done;
+  o_topics := v.topics;
+  IF v.ukeys IS NOT NULL THEN
+    DELETE FROM uniq USING unnest(v.ukeys, v.uids) x(ukey, id) WHERE uniq.ukey = x.ukey AND uniq.id = x.id AND uniq.until IS NULL;
+  END IF;
+  PERFORM release_1(v.atopics, v.adms, p_now);
+  PERFORM told_1(v.ids, true, p_now);
+  PERFORM tell_1(v.ids);
+END $$;
+
+-- Later, buried or dropped. What was cancelled while it ran ends as cancelled, whatever its worker says.
+CREATE FUNCTION giveback_1(
+  p_seq bigint[], p_tok bigint[], p_kind smallint[], p_delay float8[], p_charge smallint[], p_failure bytea[], p_reason text[],
+  p_now timestamptz, OUT o_done bigint[], OUT o_topics int[]
+) LANGUAGE plpgsql AS $$
+DECLARE
+  v record;
+BEGIN
+  WITH u AS MATERIALIZED (
+    SELECT * FROM unnest(p_seq, p_tok, p_kind, p_delay, p_charge, p_failure, p_reason)
+      u(seq, tok, kind, delay, charge, failure, reason)),
+  s AS (DELETE FROM lease l USING u WHERE l.seq = u.seq AND l.token = u.tok AND l.until > p_now
+    RETURNING l.seq, l.topic, l.prio, l.counted, l.adm, l.progress, l.worker, l.since, u.delay, u.reason,
+      CASE WHEN l.cancelled THEN 3 ELSE u.kind END AS kind,
+      coalesce(u.failure, l.failure) AS failure, l.failures + l.losses + l.interruptions + 1 AS attempt,
+      (l.failures + (u.kind = 2 OR u.kind = 1 AND u.charge = 0)::int)::smallint AS failures,
+      (l.losses + (u.kind = 1 AND u.charge = 1)::int)::smallint AS losses,
+      (l.interruptions + (u.kind = 1 AND u.charge = 2)::int)::smallint AS interruptions),
+  r AS (INSERT INTO ready SELECT (topic << 4) | (9 - prio), seq, p_now, failures, losses, interruptions, adm, failure, progress
+    FROM s WHERE kind = 1 AND delay <= 0),
+  l AS (INSERT INTO delayed SELECT p_now + s.delay * interval '1 s', s.seq, s.topic, s.prio, s.failures, s.losses, s.interruptions,
+      CASE WHEN t.sticky THEN s.adm END, s.failure, s.progress
+    FROM s JOIN topic t ON t.id = s.topic WHERE s.kind = 1 AND s.delay > 0),
+  c AS (INSERT INTO delta (topic, leased, ready, delayed) SELECT topic, -count(*), count(*) FILTER (WHERE kind = 1 AND delay <= 0),
+      count(*) FILTER (WHERE kind = 1 AND delay > 0) FROM s GROUP BY topic)
+  SELECT array_agg(s.seq) AS done, array_agg(s.topic) FILTER (WHERE s.counted) AS topics,
+      array_agg(s.topic) FILTER (WHERE s.adm IS NOT NULL AND s.kind = 1 AND s.delay > 0 AND NOT t.sticky) AS atopics,
+      array_agg(s.adm) FILTER (WHERE s.adm IS NOT NULL AND s.kind = 1 AND s.delay > 0 AND NOT t.sticky) AS adms,
+      array_agg(ROW (s.seq, s.topic, s.adm, s.attempt, s.failures, s.losses, s.interruptions, s.failure, s.progress, s.reason, w.name,
+        NULL)::ended) FILTER (WHERE s.kind = 2) AS buried,
+      array_agg(ROW (s.seq, s.topic, s.adm, s.attempt, s.failures, s.losses, s.interruptions, s.failure, s.progress, NULL, w.name,
+        NULL)::ended) FILTER (WHERE s.kind = 3) AS dropped,
+      array_agg(DISTINCT s.topic) FILTER (WHERE s.kind = 1 AND s.delay <= 0) AS back,
+      count(*) FILTER (WHERE s.kind = 1 AND s.delay <= 0)::int AS backs
+    INTO v FROM s JOIN topic t ON t.id = s.topic LEFT JOIN worker w ON w.id = s.worker;
+  o_done := v.done;
+  o_topics := v.topics;
+  PERFORM release_1(v.atopics, v.adms, p_now);
+  PERFORM finish_1(v.buried, 2::smallint, p_now);
+  PERFORM finish_1(v.dropped, 3::smallint, p_now);
+  IF v.back IS NOT NULL THEN
+    PERFORM wake_1(v.back, v.backs);
+  END IF;
+END $$;
+
+-- Let the counters of limits sink, once for each element.
+CREATE FUNCTION uncount_1(p_topics int[]) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  IF p_topics IS NULL OR cardinality(p_topics) = 0 THEN
+    RETURN;
+  END IF;
+  PERFORM net_1(p_topics, array_fill(-1, ARRAY[cardinality(p_topics)]));
+END $$;
+
+-- Change the counters of limits by the sums of what is given; what adds up to nothing is not written.
+CREATE FUNCTION net_1(p_topics int[], p_by int[]) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  x record;
+BEGIN
+  IF p_topics IS NULL THEN
+    RETURN;
+  END IF;
+  FOR x IN
+    WITH n AS (SELECT t, sum(b)::int AS b FROM unnest(p_topics, p_by) z(t, b) GROUP BY t),
+    a AS (SELECT 0 AS t, sum(b)::int AS b FROM n HAVING (SELECT lim IS NOT NULL FROM queue) UNION ALL SELECT t, b FROM n)
+    SELECT t, b FROM a WHERE b <> 0 ORDER BY t
+  LOOP
+    UPDATE slot SET inflight = inflight + x.b WHERE topic = x.t;
+  END LOOP;
+END $$;
+
+-- Raise for records that their topic does not take.
+CREATE FUNCTION oversize_1(p_topic text[], p_id text[], p_record bytea[]) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  x record;
+BEGIN
+  SELECT u.id, u.topic, octet_length(u.record) AS size, coalesce(t.payload_max, (q.policy->'defaults'->>'payload_max')::int, 262144) AS most
+    INTO x FROM unnest(p_topic, p_id, p_record) u(topic, id, record) CROSS JOIN queue q LEFT JOIN topic t ON t.name = u.topic
+   WHERE octet_length(u.record) > coalesce(t.payload_max, (q.policy->'defaults'->>'payload_max')::int, 262144) LIMIT 1;
+  IF FOUND THEN
+    RAISE EXCEPTION '%: % bytes, topic % takes %; send a reference instead of the data', x.id, x.size, quote_literal(x.topic),
+      x.most USING ERRCODE = 'MG001';
+  END IF;
+END $$;

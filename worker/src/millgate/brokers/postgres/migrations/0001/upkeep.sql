@@ -1,0 +1,216 @@
+-- What time alone brings about, done by whoever comes by: messages expire, become due, lose their lease. Each step takes a
+-- bounded batch and passes over rows that somebody else has. Answers how many messages moved.
+CREATE FUNCTION upkeep_1(p_now timestamptz) RETURNS int LANGUAGE plpgsql AS $$
+BEGIN
+  RETURN expire_1(p_now) + promote_1(p_now, 1000) + reap_1(p_now, 1000);
+END $$;
+
+-- Bury messages that did not start in time, wherever they wait.
+CREATE FUNCTION expire_1(p_now timestamptz) RETURNS int LANGUAGE plpgsql AS $$
+DECLARE
+  v_seqs bigint[];
+  v_ended ended[];
+BEGIN
+  v_seqs := array(SELECT m.seq FROM msg m WHERE m.expires <= p_now ORDER BY m.expires LIMIT 500 FOR UPDATE SKIP LOCKED);
+  IF cardinality(v_seqs) = 0 THEN
+    RETURN 0;
+  END IF;
+  UPDATE msg SET expires = NULL WHERE seq = ANY (v_seqs);
+  v_ended := pull_1(v_seqs, 'Expired', NULL);
+  v_ended := array(SELECT ROW (e.seq, e.topic, e.adm, e.attempt, e.failures, e.losses, e.interruptions,
+    coalesce(e.failure, failure_1('millgate.Expired', 'it did not start before it expired')), e.progress, e.reason, e.worker,
+    e.ttl)::ended FROM unnest(v_ended) e);
+  PERFORM finish_1(v_ended, 2::smallint, p_now);
+  RETURN cardinality(v_seqs);
+END $$;
+
+-- Take messages that wait (ready, parked or delayed) out of their places, counters of the places included; answers those
+-- that were there.
+CREATE FUNCTION pull_1(p_seqs bigint[], p_reason text, p_ttl float8) RETURNS ended[] LANGUAGE plpgsql AS $$
+DECLARE
+  v_ended ended[];
+BEGIN
+  WITH m AS MATERIALIZED (SELECT seq, topic, prio FROM msg WHERE seq = ANY (p_seqs)),
+  r AS (DELETE FROM ready x USING m WHERE x.lane = (m.topic << 4) | (9 - m.prio) AND x.seq = m.seq
+    RETURNING x.seq, m.topic, x.adm, x.failures, x.losses, x.interruptions, x.failure, x.progress),
+  p AS (DELETE FROM parked x USING m WHERE x.seq = m.seq
+    RETURNING x.seq, x.topic, NULL::text AS adm, x.failures, x.losses, x.interruptions, x.failure, x.progress),
+  d AS (DELETE FROM delayed x USING m WHERE x.seq = m.seq
+    RETURNING x.seq, x.topic, x.adm, x.failures, x.losses, x.interruptions, x.failure, x.progress),
+  a AS (SELECT *, 1 AS place FROM r UNION ALL SELECT *, 2 FROM p UNION ALL SELECT *, 3 FROM d),
+  c AS (INSERT INTO delta (topic, ready, parked, delayed) SELECT topic, -count(*) FILTER (WHERE place = 1),
+      -count(*) FILTER (WHERE place = 2), -count(*) FILTER (WHERE place = 3) FROM a GROUP BY topic)
+  SELECT array_agg(ROW (seq, topic, adm, failures + losses + interruptions, failures, losses, interruptions, failure, progress,
+    p_reason, NULL, p_ttl)::ended) INTO v_ended FROM a;
+  RETURN coalesce(v_ended, '{}');
+END $$;
+
+-- Let delayed messages wait whose time has come.
+CREATE FUNCTION promote_1(p_now timestamptz, p_most int) RETURNS int LANGUAGE plpgsql AS $$
+DECLARE
+  v record;
+BEGIN
+  IF NOT EXISTS (SELECT 1 FROM delayed WHERE due <= p_now) THEN
+    RETURN 0;
+  END IF;
+  WITH d AS MATERIALIZED (
+    DELETE FROM delayed WHERE ctid = ANY (array(
+      SELECT ctid FROM delayed WHERE due <= p_now ORDER BY due, seq LIMIT p_most FOR UPDATE SKIP LOCKED)) RETURNING *),
+  g AS MATERIALIZED (
+    SELECT d.*, d.adm IS NOT NULL AS held, CASE WHEN d.adm IS NOT NULL THEN d.adm WHEN t.fifo THEN ''
+        WHEN t.adm_lim IS NOT NULL THEN (SELECT m.key FROM msg m WHERE m.seq = d.seq) END AS gate
+      FROM d JOIN topic t ON t.id = d.topic),
+  r AS (INSERT INTO ready SELECT (topic << 4) | (9 - prio), seq, due, failures, losses, interruptions, gate, failure, progress
+    FROM g WHERE held OR gate IS NULL),
+  c AS (INSERT INTO delta (topic, delayed, ready) SELECT topic, -count(*), count(*) FILTER (WHERE held OR gate IS NULL)
+    FROM g GROUP BY topic)
+  SELECT count(*)::int AS n, array_agg(DISTINCT topic) AS topics,
+      array_agg(ROW (seq, topic, prio, gate, due, failures, losses, interruptions, failure, progress)::work)
+        FILTER (WHERE NOT held AND gate IS NOT NULL) AS gated
+    INTO v FROM g;
+  IF v.gated IS NOT NULL THEN
+    PERFORM admit_1(v.gated);
+  END IF;
+  PERFORM wake_1(v.topics, v.n);
+  RETURN v.n;
+END $$;
+
+-- End leases whose time is over: a loss each. One too many is buried, the others wait again at once, in their old place.
+-- Leases are written with an end in the future, so looking from where the last look stopped misses none but those whose
+-- transaction was slower than two seconds; a look from the beginning finds these.
+CREATE FUNCTION reap_1(p_now timestamptz, p_most int) RETURNS int LANGUAGE plpgsql AS $$
+DECLARE
+  v record;
+  u record;
+  v_from timestamptz;
+BEGIN
+  SELECT reaped, swept < p_now - interval '30 s' AS whole INTO u FROM upkeep;
+  v_from := CASE WHEN u.whole THEN '-infinity' ELSE u.reaped - interval '2 s' END;
+  WITH l AS MATERIALIZED (
+    DELETE FROM lease WHERE seq = ANY (array(
+      SELECT seq FROM lease WHERE until >= v_from AND until <= p_now ORDER BY until LIMIT p_most FOR UPDATE SKIP LOCKED))
+    RETURNING *),
+  s AS MATERIALIZED (
+    SELECT l.*, (l.losses + 1)::smallint AS lost, w.name AS holder,
+        CASE WHEN l.cancelled THEN 3 WHEN l.losses + 1 > t.losses THEN 2 ELSE 1 END AS kind
+      FROM l JOIN topic t ON t.id = l.topic LEFT JOIN worker w ON w.id = l.worker),
+  r AS (INSERT INTO ready SELECT (topic << 4) | (9 - prio), seq, until, failures, lost, interruptions, adm, failure, progress
+    FROM s WHERE kind = 1),
+  c AS (INSERT INTO delta (topic, leased, ready) SELECT topic, -count(*), count(*) FILTER (WHERE kind = 1) FROM s GROUP BY topic)
+  SELECT count(*)::int AS n, array_agg(topic) FILTER (WHERE counted) AS counted,
+      array_agg(DISTINCT topic) FILTER (WHERE kind = 1) AS back, max(until) AS until,
+      array_agg(ROW (seq, topic, adm, failures + lost + interruptions, failures, lost, interruptions, failure_1(
+        'millgate.errors.LeaseLost', format('lost %s times; last held by %L, whose lease ended', lost, coalesce(holder, ''))),
+        progress, 'Lost', holder, NULL)::ended) FILTER (WHERE kind = 2) AS buried,
+      array_agg(ROW (seq, topic, adm, failures + lost + interruptions, failures, lost, interruptions, failure, progress, NULL,
+        holder, NULL)::ended) FILTER (WHERE kind = 3) AS dropped
+    INTO v FROM s;
+  IF v.n > 0 THEN
+    PERFORM uncount_1(v.counted);
+    PERFORM finish_1(v.buried, 2::smallint, p_now);
+    PERFORM finish_1(v.dropped, 3::smallint, p_now);
+    PERFORM wake_1(v.back, v.n);
+  END IF;
+  IF v.n < p_most AND (u.whole OR u.reaped < p_now - interval '1 s') THEN
+    UPDATE upkeep SET reaped = p_now, swept = CASE WHEN u.whole THEN p_now ELSE swept END
+      WHERE ctid = ANY (array(SELECT ctid FROM upkeep FOR UPDATE SKIP LOCKED));
+  END IF;
+  RETURN v.n;
+END $$;
+
+-- Once a second by every client: upkeep, sum up counters, forget what is over. Answers whether anything may be claimable
+-- for these topics, and the seconds until time alone changes that.
+CREATE FUNCTION tick_1(p_listener bigint, p_topics int[], OUT o_claimable boolean, OUT o_next float8, OUT o_forward boolean, OUT o_topics bigint)
+LANGUAGE plpgsql AS $$
+DECLARE
+  v_now timestamptz;
+BEGIN
+  PERFORM pg_advisory_xact_lock_shared(gate_1(1));
+  v_now := clock_timestamp();
+  PERFORM upkeep_1(v_now);
+  IF (SELECT pruned FROM upkeep) < v_now - interval '1 s' THEN
+    PERFORM fold_1();
+    PERFORM prune_1(v_now);
+  END IF;
+  IF p_listener IS NOT NULL THEN
+    INSERT INTO idle VALUES (p_listener, p_topics, v_now)
+      ON CONFLICT (listener) DO UPDATE SET topics = excluded.topics, at = excluded.at;
+  END IF;
+  SELECT * INTO o_claimable, o_next FROM look_1(p_topics, v_now);
+  o_forward := EXISTS (SELECT 1 FROM dead WHERE forward);
+  o_topics := (SELECT topics FROM queue);
+END $$;
+
+-- Whether a claim of these topics would be given something, and the seconds until time alone may change that.
+CREATE FUNCTION look_1(p_topics int[], p_now timestamptz, OUT o_claimable boolean, OUT o_next float8) LANGUAGE plpgsql AS $$
+DECLARE
+  q record;
+  v_room int;
+BEGIN
+  SELECT lim, suspended INTO q FROM queue;
+  IF q.lim IS NOT NULL THEN
+    v_room := q.lim - (SELECT inflight FROM slot WHERE topic = 0)
+      - (SELECT coalesce(sum(greatest(0, x.reserve - z.inflight)), 0) FROM topic x JOIN slot z ON z.topic = x.id WHERE x.reserve > 0);
+  END IF;
+  SELECT coalesce(bool_or(a.free > 0 AND a.tokens >= 1 - 1e-9), false) AND NOT q.suspended,
+      min((1 - a.tokens) / a.rate) FILTER (WHERE a.free > 0 AND a.tokens < 1 - 1e-9) INTO o_claimable, o_next
+    FROM (
+      SELECT t.rate, least(CASE WHEN t.lim IS NULL THEN 1 ELSE t.lim - s.inflight END,
+            CASE WHEN v_room IS NULL THEN 1 ELSE v_room + greatest(0, t.reserve - coalesce(s.inflight, 0)) END) AS free,
+          CASE WHEN t.rate IS NULL THEN 1 ELSE least(t.burst, coalesce(s.tokens + t.rate * greatest(0, extract(epoch FROM p_now - s.at)),
+            t.burst)) END AS tokens
+        FROM topic t LEFT JOIN slot s ON s.topic = t.id AND t.counted
+       WHERE NOT t.paused AND NOT t.held AND (p_topics IS NULL OR t.id = ANY (p_topics))
+         AND EXISTS (SELECT 1 FROM unnest(t.prios) p(prio) CROSS JOIN LATERAL (
+           SELECT 1 FROM ready r WHERE r.lane = (t.id << 4) | (9 - p.prio) ORDER BY r.lane, r.seq LIMIT 1) h)) a;
+  o_next := least(o_next, next_1(p_now, p_topics));
+END $$;
+
+-- Add what calls have counted to the totals; one at a time.
+CREATE FUNCTION fold_1() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  IF NOT pg_try_advisory_xact_lock(gate_1(2)) THEN
+    RETURN;
+  END IF;
+  WITH d AS (DELETE FROM delta RETURNING *),
+  g AS (SELECT topic, sum(ready) AS ready, sum(parked) AS parked, sum(delayed) AS delayed, sum(leased) AS leased, sum(dead) AS dead,
+      sum(enq) AS enq, sum(started) AS started, sum(done) AS done, sum(failed) AS failed FROM d GROUP BY topic ORDER BY topic)
+  INSERT INTO counter SELECT * FROM g ON CONFLICT (topic) DO UPDATE SET
+    ready = counter.ready + excluded.ready, parked = counter.parked + excluded.parked, delayed = counter.delayed + excluded.delayed,
+    leased = counter.leased + excluded.leased, dead = counter.dead + excluded.dead, enq = counter.enq + excluded.enq,
+    started = counter.started + excluded.started, done = counter.done + excluded.done, failed = counter.failed + excluded.failed;
+END $$;
+
+-- Forget what is over: ends that were kept long enough, lapsed unique texts and locks, silent workers, old dead letters,
+-- sleepers that died. In batches; one at a time.
+CREATE FUNCTION prune_1(p_now timestamptz) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  v_count int;
+BEGIN
+  IF NOT pg_try_advisory_xact_lock(gate_1(3)) THEN
+    RETURN;
+  END IF;
+  FOR i IN 1 .. 20 LOOP
+    DELETE FROM final WHERE ctid = ANY (array(SELECT ctid FROM final WHERE until <= p_now ORDER BY until LIMIT 5000));
+    GET DIAGNOSTICS v_count = ROW_COUNT;
+    EXIT WHEN v_count < 5000 OR clock_timestamp() > p_now + interval '200 ms';
+  END LOOP;
+  DELETE FROM uniq WHERE ukey = ANY (array(
+    SELECT ukey FROM uniq WHERE until <= p_now ORDER BY until LIMIT 1000 FOR UPDATE SKIP LOCKED));
+  DELETE FROM lck WHERE until <= p_now;
+  DELETE FROM idle WHERE at < p_now - interval '60 s';
+  DELETE FROM awaited WHERE ctid = ANY (array(
+    SELECT ctid FROM awaited WHERE at < p_now - interval '1 h' ORDER BY at LIMIT 1000 FOR UPDATE SKIP LOCKED));
+  PERFORM age_1(p_now);
+  UPDATE worker SET gone = true WHERE NOT gone AND seen < p_now - interval '90 s' AND (fenced IS NULL OR fenced <= p_now);
+  DELETE FROM worker w WHERE w.gone AND w.seen < p_now - interval '10 min'
+    AND NOT EXISTS (SELECT 1 FROM lease l WHERE l.worker = w.id);
+  UPDATE upkeep SET pruned = p_now;
+END $$;
+
+-- Forget dead letters that are older than their topic keeps them.
+CREATE FUNCTION age_1(p_now timestamptz) RETURNS void LANGUAGE sql AS $$
+  SELECT bury_1(array_agg(d.seq)) FROM topic t CROSS JOIN LATERAL (
+    SELECT x.seq, x.died FROM dead x WHERE x.topic = t.id ORDER BY x.topic, x.no LIMIT 1000) d
+   WHERE d.died < p_now - t.retention * interval '1 s' HAVING count(*) > 0
+$$;

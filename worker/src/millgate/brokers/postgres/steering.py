@@ -1,0 +1,116 @@
+"""Steering and administration: policies, fences, cancelling, purging, replaying, locks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace as replaced
+from typing import Final
+
+from millgate.brokers.base import CancelState, Fenced, Lock, State
+from millgate.brokers.postgres.arrays import Texts
+from millgate.brokers.postgres.session import Session
+from millgate.errors import InvalidInput
+from millgate.queues import (
+    Configuration,
+    QueuePolicy,
+    TopicPolicy,
+    check_policy,
+    policy_to_dict,
+    queue_to_dict,
+)
+
+_PURGED: Final = (State.WAITING, State.DELAYED)
+_BATCH: Final = 1000
+#: Changing keys or order of a topic lets all that waits in it pass its new gates, in one step.
+_LONG: Final = 120.0
+
+
+class Steering(Session):
+    """The verbs of operators, human and not."""
+
+    def configure(
+        self,
+        topics: Sequence[TopicPolicy],
+        queue: QueuePolicy | None = None,
+        *,
+        replace: bool = False,
+    ) -> int:
+        """Store policies; the revision."""
+        for policy in topics:
+            check_policy(policy)
+        if queue is not None:
+            check_policy(replaced(queue.defaults, name="defaults"))
+            if queue.limit is not None and queue.limit < 1:
+                raise InvalidInput("the queue's limit is at least 1; to stop it, suspend it")
+        wanted = json.dumps({policy.name: policy_to_dict(policy) for policy in topics})
+        whole = None if queue is None else json.dumps(queue_to_dict(queue))
+        return int(self.value("configure", wanted, whole, replace))
+
+    def configuration(self) -> Configuration:
+        """What is stored."""
+        return self.refresh().configuration
+
+    def pause(self, topic: str, paused: bool) -> None:
+        """Stop or resume claims from a topic by hand."""
+        self.rows("pause", topic, paused)
+
+    def fence(self, worker: str, ttl: float) -> Fenced:
+        """Forbid a worker to claim."""
+        [(known, leased)] = self.rows("fence", worker, float(ttl))
+        return Fenced(known, leased)
+
+    def unfence(self, worker: str) -> bool:
+        """Lift a fence."""
+        return bool(self.value("unfence", worker))
+
+    def cancel(self, ids: Sequence[str]) -> list[CancelState]:
+        """Remove what has not started; signal what runs."""
+        return [CancelState(word) for word in self.value("cancel", Texts(ids))] if ids else []
+
+    def requeue(self, ids: Sequence[str]) -> list[str]:
+        """Take running messages from their holders."""
+        taken = set(self.value("requeue", Texts(ids))) if ids else set()
+        return [name for name in dict.fromkeys(ids) if name in taken]
+
+    def purge(self, topic: str, states: Sequence[State] = _PURGED) -> int:
+        """Remove a topic's messages in these states, in batches: what is published meanwhile may be met too."""
+        strange = [state for state in states if state not in _PURGED]
+        if strange:
+            raise InvalidInput(
+                f"cannot purge {strange[0]!s} messages; purge waiting and delayed, cancel what runs, purge_dead the dead"
+            )
+        waiting, delayed = State.WAITING in states, State.DELAYED in states
+        return self._in_batches("purge", topic, waiting, delayed, _BATCH)
+
+    def replay(self, ids: Sequence[str]) -> list[str]:
+        """Let dead letters wait again; those that were there."""
+        return list(self.value("replay", Texts(list(dict.fromkeys(ids))))) if ids else []
+
+    def purge_dead(self, topic: str | None = None, ids: Sequence[str] | None = None) -> int:
+        """Forget dead letters."""
+        named = None if ids is None else Texts(ids)
+        return self._in_batches("purge_dead", topic, named, _BATCH)
+
+    def acquire(self, name: str, holder: str, ttl: float) -> Lock | None:
+        """Take or renew a lock."""
+        fence = self.value("acquire", name, holder, float(ttl))
+        return None if fence is None else Lock(name, holder, fence, ttl)
+
+    def renew(self, name: str, holder: str, fence: int, ttl: float) -> bool:
+        """Keep a lock."""
+        return bool(self.value("renew", name, holder, fence, float(ttl)))
+
+    def release(self, name: str, holder: str | None = None, fence: int | None = None) -> bool:
+        """Give a lock back."""
+        return bool(self.value("release_lock", name, holder, fence))
+
+    def locks(self) -> list[Lock]:
+        """All locks held now."""
+        return [Lock(*row) for row in self.rows("locks")]
+
+    def _in_batches(self, verb: str, *parameters: object) -> int:
+        removed = 0
+        while count := int(self.value(verb, *parameters)):
+            removed += count
+        return removed

@@ -1,0 +1,196 @@
+"""Working: the registry, claims, settlements, renewal."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any, Final, NamedTuple
+
+from millgate.brokers.base import MAX_BATCH, Ask, Claimed, Extended
+from millgate.brokers.postgres.arrays import Bigints, Ints
+from millgate.brokers.postgres.connection import Connection
+from millgate.brokers.postgres.forwarding import Forwarding
+from millgate.brokers.postgres.hints import Hints, Turns
+from millgate.brokers.postgres.session import new_call
+from millgate.brokers.postgres.settling import (
+    NOTHING,
+    Settling,
+    read_token,
+    settling,
+    token_of,
+)
+from millgate.brokers.postgres.url import Target
+from millgate.clock import Clock
+from millgate.errors import InvalidInput
+from millgate.fleet import Beat, WorkerInfo, WorkerRef, WorkerState
+from millgate.message import Claim, ClaimRef
+from millgate.queues import Subscription
+from millgate.settlement import Settlement
+
+_STATES: Final = (WorkerState.UNKNOWN, WorkerState.ACTIVE, WorkerState.FENCED)
+_UPKEEP: Final = 0.25  # seconds between looks for what has become due, while there is more work than is asked for
+_TICK: Final = 1.0
+_TRIES: Final = 4  # when somebody else had the counters
+
+
+class Head(NamedTuple):
+    """The last row of a claim."""
+
+    state: int
+    revision: int
+    topics: int
+    next_due: float | None
+    done: Sequence[int] | None
+    pass_topics: Sequence[int] | None
+    passes: Sequence[float] | None
+    busy: bool
+    cost: float
+    forward: bool
+
+
+class Working(Forwarding):
+    """The verbs of workers."""
+
+    def __init__(self, target: Target, deadline: float, clock: Clock) -> None:
+        super().__init__(target, deadline, clock)
+        self._hints = Hints()
+        self._turns = Turns()
+        self._kept_up = self._ticked = float("-inf")
+
+    def register(self, worker: WorkerRef, info: WorkerInfo) -> None:
+        """Enter the registry, or renew."""
+        self.rows("register", worker.name, worker.incarnation, json.dumps(asdict(info)))
+
+    def unregister(self, worker: WorkerRef) -> None:
+        """Leave the registry; claims go back uncharged."""
+        self._hints.forget()
+        self.rows("unregister", worker.name, worker.incarnation)
+
+    def claim(self, worker: WorkerRef, ask: Ask, settlements: Sequence[Settlement] = ()) -> Claimed:
+        """Carry out settlements, then hand over up to `ask.n` messages."""
+        if not 0 <= ask.n <= MAX_BATCH:
+            raise InvalidInput(f"n is {ask.n}; claim 0 to {MAX_BATCH} messages in one call")
+        carried = settling(settlements) if settlements else None
+        if carried is not None and carried.gave_back:
+            self._hints.forget()
+        self._tick_now_and_then()
+        claims, head = self._claim(worker, ask.n, ask.subscription, carried)
+        stale = carried.stale(head.done or ()) if carried is not None else ()
+        for _ in range(_TRIES):
+            missed = head.topics != self.topics.version and ask.subscription != Subscription()
+            if claims or not ask.n or not (missed or head.busy):
+                break
+            if missed:
+                self.refresh()
+            else:
+                self.clock.sleep(random.uniform(0.001, 0.004))  # noqa: S311 -- spreads repeats
+            claims, head = self._claim(worker, ask.n, ask.subscription, None)
+        return Claimed(tuple(claims), stale, _STATES[head.state], head.revision, head.next_due)
+
+    def settle(self, settlements: Sequence[Settlement]) -> tuple[str, ...]:
+        """Carry out settlements; the stale ones' ids."""
+        if not settlements:
+            return ()
+        carried, call = settling(settlements), new_call()
+        if carried.gave_back:
+            self._hints.forget()
+        [(done, forward)] = self.rows("settle", call, *carried.columns)
+        if forward:
+            self.forward()
+        return carried.stale(done or ())
+
+    def extend(self, worker: WorkerRef, claims: Sequence[ClaimRef], beat: Beat) -> Extended:
+        """Renew leases and the worker's row."""
+        named = [(claim.id, read_token(claim.token)) for claim in claims]
+        pairs = [pair for _, pair in named if pair is not None]
+        columns = (Bigints([p[0] for p in pairs]), Bigints([p[1] for p in pairs])) if pairs else (None, None)
+        said = json.dumps(asdict(beat))
+        [(held, cancelled, state, revision)] = self.rows(
+            "extend", worker.name, worker.incarnation, said, *columns
+        )
+        kept, stop = set(held or ()), set(cancelled or ())
+        return Extended(
+            tuple(name for name, pair in named if pair is None or pair[0] not in kept),
+            tuple(name for name, pair in named if pair is not None and pair[0] in stop),
+            _STATES[state],
+            revision,
+        )
+
+    def progress(self, claim: ClaimRef, value: bytes) -> bool:
+        """Store the progress of a run; False: the token is stale."""
+        pair = read_token(claim.token)
+        return pair is not None and bool(self.value("progress", *pair, value))
+
+    def tick(self) -> None:
+        """What somebody has to do now and then: time's work, adding up counters, forgetting what is over."""
+        self._ticked = self._kept_up = self.clock.monotonic()
+        [(_, _, forward, _)] = self.rows("tick", None, None)
+        if forward:
+            self.forward()
+
+    def _tick_now_and_then(self) -> None:
+        if self.clock.monotonic() - self._ticked >= _TICK:
+            self.tick()
+
+    def _claim(
+        self, worker: WorkerRef, n: int, subscription: Subscription, carried: Settling | None
+    ) -> tuple[list[Claim], Head]:
+        call = new_call()
+        numbers, levels = self.selected(subscription)
+        now = self.clock.monotonic()
+        upkeep = now - self._kept_up >= _UPKEEP
+        tail = (
+            *(worker.name, worker.incarnation, n),
+            Ints(numbers) if numbers is not None else None,
+            Ints(levels) if levels is not None else None,
+            *self._hints.columns(now),
+            *self._turns.columns(),
+            upkeep,
+            *(carried.columns if carried is not None else NOTHING),
+        )
+
+        def claim(connection: Connection, repeated: bool) -> list[tuple[Any, ...]]:
+            return self.run(connection, "claim", (call, repeated, *tail))
+
+        rows = self.pool.call(claim)
+        last = rows.pop()
+        head = Head(*last[13:])
+        if upkeep or len(rows) < n:
+            self._kept_up = now
+        self._note(rows, head)
+        if head.forward:
+            self.forward()
+        return self._claims(rows, call), head
+
+    def _note(self, rows: Sequence[tuple[Any, ...]], head: Head) -> None:
+        self._turns.note(head.pass_topics, head.passes)
+        self._hints.looked(self.clock.monotonic(), head.cost)
+        if rows:
+            lanes = {(row[2] << 4) | (9 - row[3]): row[0] for row in rows}
+            self._hints.claimed(list(lanes.items()))
+
+    def _claims(self, rows: Sequence[tuple[Any, ...]], call: int) -> list[Claim]:
+        names, claims = self.topics.names, []
+        for row in rows:
+            seq, name, topic, priority, key, ttl, group, record, failed, lost, interrupted, age, lease = row[:13]
+            claims.append(
+                Claim(
+                    name,
+                    names[topic] if topic in names else self.name_of(topic),
+                    token_of(seq, call),
+                    record,
+                    failed + lost + interrupted + 1,
+                    failed,
+                    lost,
+                    interrupted,
+                    lease,
+                    age,
+                    priority,
+                    key,
+                    ttl,
+                    group,
+                )
+            )
+        return claims
