@@ -266,8 +266,12 @@ class Task(Generic[P, R]):
             import inspect
 
             whole = inspect.signature(self.spec.function)
-            seen = [p for p in whole.parameters.values() if not isinstance(p.default, Dependency)]
-            self._signature = whole.replace(parameters=seen)
+            seen = [
+                parameter.replace(annotation=inspect.Parameter.empty)
+                for parameter in whole.parameters.values()
+                if not isinstance(parameter.default, Dependency)
+            ]
+            self._signature = inspect.Signature(seen)
         return self._signature
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> inspect.BoundArguments:
