@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import stat
 import tempfile
@@ -19,6 +20,8 @@ DEFAULT_PORT: Final = 7411
 PROBE_TIMEOUT: Final = 5.0
 LONGEST_PATH: Final = 107  # bytes that the kernel takes for the name of a Unix socket
 _OPTIONS: Final = {"key_file", "journal", "data", "die_with_parent", "tls", "ca"}
+_LONGEST_PROBE: Final = 3600.0
+_LOOPBACK: Final = re.compile(r"^(localhost|::1|127(\.\d{1,3}){3})$")
 _SWITCH: Final = {"on": True, "off": False}
 
 
@@ -38,11 +41,7 @@ class Place:
     @property
     def here(self) -> bool:
         """Whether this machine, and only it, can be meant: only there may a server be started by itself."""
-        return (
-            self.path is not None
-            or self.host in ("localhost", "::1")
-            or self.host.startswith("127.")
-        )
+        return self.path is not None or _LOOPBACK.match(self.host) is not None
 
     @classmethod
     def parse(cls, text: str) -> Place:
@@ -59,7 +58,10 @@ class Place:
         except ValueError as error:
             raise InvalidSettings(f"{text!r}: {error}") from error
         if not host or parts.username is not None or parts.path:
-            raise InvalidSettings(f"{text!r}: write an absolute path, or host:port")
+            shown = text.rpartition("@")[
+                2
+            ]  # whoever writes a password here must not find it in a log
+            raise InvalidSettings(f"{shown!r}: write an absolute path, or host:port")
         return cls(host=host, port=DEFAULT_PORT if port is None else port)
 
 
@@ -140,8 +142,10 @@ def probe_timeout(environ: Mapping[str, str]) -> float:
         seconds = parse_duration(_seconds(environ.get("MILLGATE_PROBE_TIMEOUT", "")))
     except InvalidInput as error:
         raise InvalidSettings(f"MILLGATE_PROBE_TIMEOUT: {error}") from error
-    if seconds <= 0:
-        raise InvalidSettings("MILLGATE_PROBE_TIMEOUT: more than 0s")
+    if not 0 < seconds < _LONGEST_PROBE:  # NaN is refused too
+        raise InvalidSettings(
+            f"MILLGATE_PROBE_TIMEOUT: more than 0s, less than {_LONGEST_PROBE:g}s"
+        )
     return seconds
 
 

@@ -1,0 +1,191 @@
+"""The journal: what was appended is read back, whatever the moment of the kill."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from millgate.brokers.local import snapshot
+from millgate.brokers.local.journal import Journal
+from millgate.errors import BrokerRefused, BrokerUnavailable
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def journal(folder: Path) -> Iterator[Journal]:
+    made = begun(folder)
+    yield made
+    made.close()
+
+
+def begun(folder: Path, smallest: int = 1000) -> Journal:
+    journal = Journal(folder, smallest)
+    assert journal.snapshot() is None
+    assert list(journal.records()) == []
+    return journal
+
+
+def again(folder: Path) -> tuple[bytes | None, list[bytes]]:
+    """What the next life of the broker finds."""
+    journal = Journal(folder)
+    try:
+        return journal.snapshot(), list(journal.records())
+    finally:
+        journal.close()
+
+
+def test_records_come_back_in_order_over_several_lives(folder: Path) -> None:
+    for life in range(3):
+        journal = Journal(folder)
+        assert list(journal.records()) == [b"%d-%d" % (n, m) for n in range(life) for m in range(4)]
+        journal.append([b"%d-0" % life, b"%d-1" % life])
+        journal.append([b"%d-2" % life, b"%d-3" % life])
+        journal.close()
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(cut=st.integers(0, 200), junk=st.binary(max_size=60))
+def test_however_the_tail_is_torn_a_prefix_comes_back(
+    tmp_path: Path, cut: int, junk: bytes
+) -> None:
+    folder = tmp_path / "torn"
+    shutil.rmtree(folder, ignore_errors=True)
+    journal = begun(folder)
+    records = [b"record %d " % n + b"x" * n for n in range(8)]
+    for record in records:
+        journal.append([record])
+    path = folder / f"journal-{journal.number:010}"
+    journal.close()
+    content = path.read_bytes()
+    path.write_bytes(content[: max(16, len(content) - cut)] + junk)
+    _, found = again(folder)
+    assert found == records[: len(found)]
+    if cut == 0:
+        assert found == records
+    assert again(folder) == (None, found)  # the tail is gone for good
+
+
+def test_what_is_left_of_a_failed_write_is_never_read(
+    journal: Journal, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal.append([b"first"])
+
+    def fails(*_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fdatasync", fails)
+        patch.setattr(os, "ftruncate", fails)  # not even that
+        with pytest.raises(BrokerUnavailable, match="free space there"):
+            journal.append([b"lost1", b"lost2"])
+    journal.append([b"next1"])  # as long as the first that was lost: the second lies right behind
+    journal.close()
+    assert again(folder) == (None, [b"first", b"next1"])
+
+
+def test_a_snapshot_replaces_all_before_it(journal: Journal, folder: Path) -> None:
+    journal.append([b"old" * 500])
+    assert journal.due
+    path = journal.rotate()
+    assert path is not None
+    assert not journal.due
+    journal.append([b"since"])
+    snapshot.write(path, b"state")
+    journal.written(5)
+    journal.close()
+    assert again(folder) == (b"state", [b"since"])
+    assert len(list(folder.glob("journal-*"))) == 2
+
+
+def test_without_the_snapshot_that_was_begun_the_older_files_are_enough(
+    journal: Journal, folder: Path
+) -> None:
+    journal.append([b"one" * 500])
+    first = journal.rotate()
+    journal.append([b"two" * 500])
+    assert journal.rotate() is not None
+    journal.append([b"three"])
+    journal.close()
+    assert first is not None
+    first.with_name(first.name + ".draft").write_bytes(b"half a snapsh")
+    assert again(folder) == (None, [b"one" * 500, b"two" * 500, b"three"])
+
+
+def test_a_rotation_for_which_there_is_no_room_leaves_the_old_one(
+    journal: Journal, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal.append([b"one" * 500])
+
+    def fails(_: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(snapshot, "sync_folder", fails)
+    assert journal.rotate() is None
+    assert not journal.due  # not at once again
+    journal.append([b"two"])
+    journal.close()
+    monkeypatch.undo()
+    assert again(folder) == (None, [b"one" * 500, b"two"])
+
+
+def test_a_journal_that_is_not_the_last_must_be_whole(journal: Journal, folder: Path) -> None:
+    journal.append([b"one", b"two"])
+    path = folder / f"journal-{journal.number:010}"
+    journal.rotate()
+    journal.close()
+    with path.open("r+b") as file:
+        file.truncate(path.stat().st_size - 1)
+    with pytest.raises(BrokerRefused, match="damaged at byte"):
+        again(folder)
+
+
+def test_a_folder_has_one_broker_at_a_time(journal: Journal, folder: Path) -> None:
+    with pytest.raises(BrokerRefused, match="another broker works in"):
+        Journal(folder)
+
+
+def test_files_of_others_are_refused_or_left_alone(folder: Path) -> None:
+    folder.mkdir()
+    (folder / "notes.txt").write_text("mine")
+    (folder / "journal-0000000001").write_bytes(b"not a journal at all, but long enough")
+    with pytest.raises(BrokerRefused, match="not written by a broker"):
+        again(folder)
+    (folder / "journal-0000000001").write_bytes(b"\0" * 16)  # made, and then the power went
+    assert again(folder) == (None, [])
+    assert (folder / "notes.txt").read_text() == "mine"
+
+
+def test_a_snapshot_is_whole_or_refused(tmp_path: Path) -> None:
+    path = tmp_path / "snapshot-0000000001"
+    snapshot.write(path, b"state" * 100)
+    content = path.read_bytes()
+    assert snapshot.read(path) == b"state" * 100
+    for damaged in (content[:10], content[:-1], content[:-1] + b"!", content + b"!"):
+        path.write_bytes(damaged)
+        with pytest.raises(BrokerRefused):
+            snapshot.read(path)
+
+
+def test_the_forked_writer_stores_the_state_of_its_moment(tmp_path: Path) -> None:
+    state = [b"then"]
+    path = tmp_path / "snapshot-0000000002"
+    pid, pipe = snapshot.fork_writer(path, lambda: state[0])
+    state[0] = b"later"
+    assert os.read(pipe, 1) == b""
+    os.close(pipe)
+    assert os.waitpid(pid, 0)[1] == 0
+    assert snapshot.read(path) == b"then"
+    pid, pipe = snapshot.fork_writer(tmp_path / "none" / "s", lambda: b"")
+    os.close(pipe)
+    assert os.waitpid(pid, 0)[1] != 0

@@ -1,0 +1,55 @@
+"""The broker's time goes forward steadily, whatever becomes of the machine's clock."""
+
+from __future__ import annotations
+
+import pytest
+
+from millgate.brokers.local.steady import Steady
+
+
+class Clocks:
+    """Two clocks that are turned apart."""
+
+    def __init__(self) -> None:
+        self.wall, self.mono = 1_000_000.0, 50.0
+
+    def now(self) -> float:
+        return self.wall
+
+    def monotonic(self) -> float:
+        return self.mono
+
+    def sleep(self, seconds: float) -> None:
+        self.wall += seconds
+        self.mono += seconds
+
+
+def test_it_follows_a_clock_that_runs_well() -> None:
+    clocks = Clocks()
+    steady = Steady(clocks)
+    for _ in range(10):
+        clocks.sleep(7.0)
+        assert steady.now() == pytest.approx(clocks.wall)
+
+
+@pytest.mark.parametrize("step", [3600.0, -3600.0, 5.0, -5.0])
+def test_a_clock_that_is_set_is_followed_slowly_and_never_backwards(step: float) -> None:
+    clocks = Clocks()
+    steady = Steady(clocks)
+    clocks.wall += step
+    last = steady.now()
+    for _ in range(1000):
+        clocks.sleep(1.0)
+        now = steady.now()
+        assert 0.9 - 1e-6 <= now - last <= 1.1 + 1e-6
+        last = now
+    for _ in range(100):
+        clocks.sleep(1000.0)
+        steady.now()
+    assert steady.now() == pytest.approx(clocks.wall, abs=0.01)
+
+
+def test_a_new_life_never_begins_before_the_old_one_ended() -> None:
+    clocks = Clocks()
+    assert Steady(clocks, earliest=clocks.wall + 100).now() == clocks.wall + 100
+    assert Steady(clocks, earliest=clocks.wall - 100).now() == clocks.wall
