@@ -34,7 +34,12 @@ class WorkerProcess:
     ) -> None:
         self.port = free_port()
         self.log_file = folder / f"{name}.log"
-        given = {"metrics": f"127.0.0.1:{self.port}", "log-format": "json", "name": name} | flags
+        given: dict[str, object] = {
+            "metrics": f"127.0.0.1:{self.port}",
+            "log-format": "json",
+            "name": name,
+        }
+        given.update(flags)
         words = [f"--{key}={value}" for key, value in given.items() if value is not True]
         words += [f"--{key}" for key, value in given.items() if value is True]
         with self.log_file.open("wb") as log:

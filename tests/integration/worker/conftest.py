@@ -81,9 +81,8 @@ class Bench:
 
     def end_of(self, id: str, timeout: float = 20.0) -> TaskState:  # noqa: A002 -- as above
         """Wait for a message's end."""
-        return eventually(
-            lambda: (state := self.state(id)).state.final and state, timeout=timeout, every=0.05
-        )
+        eventually(lambda: self.state(id).state.final, timeout=timeout, every=0.05)
+        return self.state(id)
 
     def result(self, id: str, timeout: float = 20.0) -> Any:  # noqa: A002 -- as above
         """The decoded result of a message that succeeds."""
@@ -101,9 +100,8 @@ class Bench:
 
     def until_noted(self, word: str, count: int = 1, timeout: float = 20.0) -> list[list[str]]:
         """Wait until so many lines begin with `word`."""
-        return eventually(
-            lambda: len(found := self.notes(word)) >= count and found, timeout=timeout
-        )
+        eventually(lambda: len(self.notes(word)) >= count, timeout=timeout)
+        return self.notes(word)
 
     def close(self) -> None:
         """End all workers."""

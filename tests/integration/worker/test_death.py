@@ -1,4 +1,4 @@
-"""Any process of a worker may be killed at any moment: nothing is left behind, nothing is lost, nothing is settled twice."""
+"""Any process of a worker may be killed at any moment: nothing is left behind, lost, or settled twice."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from support.wait import eventually
 
 def test_a_child_that_dies_is_replaced_and_its_task_runs_again(bench: Any) -> None:
     bench.configure()
-    id = bench.send("crash_once", str(bench.journal))
+    sent = bench.send("crash_once", str(bench.journal))
     others = bench.send_many("work", [(str(bench.journal), 0.1)] * 5)
     worker = bench.ready()
     supervisor = worker.supervisor
-    assert bench.result(id, timeout=30) == 2
+    assert bench.result(sent, timeout=30) == 2
     assert {bench.state(other).attempt for other in others if bench.result(other)} == {1}
     assert worker.supervisor == supervisor
-    [line] = [line for line in worker.events("task goes back") if line["id"] == id]
+    [line] = [line for line in worker.events("task goes back") if line["id"] == sent]
     assert line["charge"] == "loss"
     assert "exit code 9" in line["message"]
 
@@ -33,10 +33,10 @@ def test_a_task_that_crashes_its_child_again_and_again_is_buried_as_lost(bench: 
     bench.configure(retry=RetryPolicy(losses=2, backoff=Backoff(initial=0.01, max=0.01)))
     crash, fault = bench.send("crash", 3), bench.send("segfault")
     bench.ready()
-    for id, word in ((crash, "exit code 3"), (fault, "SIGSEGV")):
-        state = bench.end_of(id, timeout=40)
+    for sent, word in ((crash, "exit code 3"), (fault, "SIGSEGV")):
+        state = bench.end_of(sent, timeout=40)
         assert (state.state, state.reason) == ("failed", "Lost")
-        assert bench.broker.dead_letter(id).losses == 2  # the third one buried it
+        assert bench.broker.dead_letter(sent).losses == 2  # the third one buried it
         assert word in state.failure.message
 
 
@@ -55,7 +55,7 @@ def test_killing_supervisor_or_guardian_ends_everything_and_the_task_runs_again_
     bench: Any, sleepers: Any, victim: str
 ) -> None:
     bench.configure(lease=2.0)
-    id = bench.send("spawn_sleep", str(bench.journal), sleepers.tag, 2.0)
+    sent = bench.send("spawn_sleep", str(bench.journal), sleepers.tag, 2.0)
     worker = bench.ready()
     bench.until_noted("start")
     eventually(lambda: len(sleepers()) == 2)
@@ -64,7 +64,7 @@ def test_killing_supervisor_or_guardian_ends_everything_and_the_task_runs_again_
     worker.wait(5)
     eventually(lambda: all(gone(pid) for pid in everybody) and not sleepers(), timeout=2)
     bench.ready()
-    state = bench.end_of(id)
+    state = bench.end_of(sent)
     assert (state.state, state.attempt) == ("succeeded", 2)
     assert [line[2] for line in bench.notes("start")] == ["1", "2"]
 
@@ -73,7 +73,7 @@ def test_a_frozen_supervisor_writes_nothing_and_its_children_are_ended(
     bench: Any, sleepers: Any
 ) -> None:
     bench.configure(lease=1.0)
-    id = bench.send("spawn_sleep", str(bench.journal), sleepers.tag, 3.0)
+    sent = bench.send("spawn_sleep", str(bench.journal), sleepers.tag, 3.0)
     frozen = bench.ready(children=1)
     bench.until_noted("start")
     eventually(lambda: len(sleepers()) == 2)
@@ -81,9 +81,9 @@ def test_a_frozen_supervisor_writes_nothing_and_its_children_are_ended(
     os.kill(frozen.supervisor, signal.SIGSTOP)
     eventually(lambda: gone(child) and not sleepers(), timeout=3)
     second = bench.ready(children=1)
-    state = eventually(lambda: (s := bench.state(id)).worker == "worker-1" and s, timeout=10)
+    state = eventually(lambda: (s := bench.state(sent)).worker == "worker-1" and s, timeout=10)
     os.kill(frozen.supervisor, signal.SIGCONT)
-    state = bench.end_of(id)
+    state = bench.end_of(sent)
     assert (state.state, state.attempt) == ("succeeded", 2)
     assert len(bench.notes("start")) == 2
     assert second.events("child ended") == []
@@ -103,14 +103,14 @@ def test_nobody_is_left_after_a_plain_stop(bench: Any, sleepers: Any) -> None:
 
 def test_a_task_that_was_taken_away_is_stopped_and_reports_nothing(bench: Any) -> None:
     bench.configure(lease=2.0)
-    id = bench.send("work", str(bench.journal), 4.0)
+    sent = bench.send("work", str(bench.journal), 4.0)
     worker = bench.ready(children=1)
     bench.until_noted("start")
-    assert bench.broker.requeue([id]) == [id]
+    assert bench.broker.requeue([sent]) == [sent]
     second = bench.until_noted("start", 2)
     assert second[1][2] == "2"
     assert [line["reason"] for line in worker.events("child ended")] == ["LeaseLost"]
-    state = bench.end_of(id)
+    state = bench.end_of(sent)
     assert (state.state, state.attempt) == ("succeeded", 2)
     assert len(bench.notes("end")) == 1
 
@@ -119,7 +119,7 @@ def test_the_worker_outlives_a_broker_that_goes_away_and_keeps_its_outcomes(own_
     bench = own_bench
     bench.configure(lease=60.0)
     broker_deadline = 10.0
-    id = bench.send("work", str(bench.journal), 1.5)
+    sent = bench.send("work", str(bench.journal), 1.5)
     worker = bench.ready()
     bench.until_noted("start")
     bench.daemon.end()
@@ -128,7 +128,7 @@ def test_the_worker_outlives_a_broker_that_goes_away_and_keeps_its_outcomes(own_
     eventually(lambda: worker.events("broker failed"))
     assert worker.get("/livez")[0] == 200
     bench.daemon.start()
-    state = bench.end_of(id)
+    state = bench.end_of(sent)
     assert (state.state, state.attempt) == ("succeeded", 1)
     assert bench.result(bench.send("add", 2, 2)) == 4
     assert [

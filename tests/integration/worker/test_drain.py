@@ -25,12 +25,12 @@ def test_under_a_backlog_nothing_new_is_claimed_after_the_signal(bench: Any) -> 
 
 def test_a_task_that_does_not_finish_goes_back_uncharged(bench: Any) -> None:
     bench.configure()
-    id = bench.send("work", str(bench.journal), 60.0)
+    sent = bench.send("work", str(bench.journal), 60.0)
     worker = bench.ready(drain_timeout="3s", children=1)
     bench.until_noted("start")
     assert worker.stop() == 0
-    assert bench.state(id).state == "waiting"
-    [line] = [line for line in worker.events("task goes back") if line["id"] == id]
+    assert bench.state(sent).state == "waiting"
+    [line] = [line for line in worker.events("task goes back") if line["id"] == sent]
     assert line["charge"] == "nothing"
     second = bench.ready(children=1)
     again = bench.until_noted("start", 2)
@@ -40,19 +40,19 @@ def test_a_task_that_does_not_finish_goes_back_uncharged(bench: Any) -> None:
 
 def test_a_long_task_is_asked_to_stop_before_it_is_stopped(bench: Any) -> None:
     bench.configure()
-    id = bench.send("cooperative", str(bench.journal))
+    sent = bench.send("cooperative", str(bench.journal))
     worker = bench.ready(drain_timeout="6s", children=1)
     bench.until_noted("start")
     assert worker.stop() == 0
     assert len(bench.notes("asked")) == 1
-    assert bench.state(id).state == "waiting"
-    [line] = [line for line in worker.events("task goes back") if line["id"] == id]
+    assert bench.state(sent).state == "waiting"
+    [line] = [line for line in worker.events("task goes back") if line["id"] == sent]
     assert line["charge"] == "nothing"
 
 
 def test_a_second_signal_hurries(bench: Any) -> None:
     bench.configure()
-    id = bench.send("work", str(bench.journal), 60.0)
+    sent = bench.send("work", str(bench.journal), 60.0)
     worker = bench.ready(drain_timeout="10m", children=1)
     bench.until_noted("start")
     worker.signal(signal.SIGTERM)
@@ -61,7 +61,7 @@ def test_a_second_signal_hurries(bench: Any) -> None:
     assert worker.get("/livez")[0] == 200
     worker.signal(signal.SIGTERM)
     assert worker.wait(10) == 0
-    assert bench.state(id).state == "waiting"
+    assert bench.state(sent).state == "waiting"
 
 
 def test_ctrl_c_is_a_signal_to_drain_as_well(bench: Any) -> None:
@@ -79,7 +79,6 @@ def test_a_fenced_worker_finishes_and_is_not_ready_when_it_is_idle(bench: Any) -
     assert worker.get("/readyz")[0] == 200  # it still works on something
     eventually(lambda: worker.get("/readyz") == (503, "fenced and idle\n"), timeout=10)
     assert not bench.state(waiting).state.final
-    [row] = bench.broker.stats().workers
     eventually(lambda: bench.broker.stats().workers[0].idle, timeout=10)
     bench.broker.unfence("worker-0")
     assert bench.result(waiting, timeout=15) == 2

@@ -1,7 +1,8 @@
-"""Memory ceilings: leaks are recycled away without a loss, a huge task is stopped alone, whatever it hides its memory in."""
+"""Memory ceilings: leaks are recycled away without a loss, a huge task is stopped alone, wherever its memory hides."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,7 +24,7 @@ def test_a_leak_is_recycled_away_and_nothing_is_lost(bench: Any) -> None:
     assert {state.state for state in states} == {"succeeded"}
     assert {state.attempt for state in states} == {1}
     recycled = [line for line in worker.events("child ended") if line["reason"] == "MaxRSS"]
-    assert len(recycled) >= 6  # 120 × 4 MiB do not fit into two children of 60
+    assert len(recycled) >= 6  # 120 times 4 MiB do not fit into two children of 60
     assert max(line["rss"] for line in recycled) < 1.25 * 60 * MEGABYTE + 20 * MEGABYTE
 
 
@@ -34,16 +35,16 @@ def test_a_huge_task_is_stopped_alone_and_buried_after_its_attempts(bench: Any) 
     worker = bench.ready(hard_max_rss="100Mi")
     state = bench.end_of(huge, timeout=30)
     assert (state.state, state.reason, state.attempt) == ("failed", "MemoryExceeded", 2)
-    for id in neighbours:
-        bench.result(id)
-        assert bench.state(id).attempt == 1
+    for sent in neighbours:
+        bench.result(sent)
+        assert bench.state(sent).attempt == 1
     assert set(reasons(worker)) <= {"HardMaxRSS", "DataLimit"}
 
 
 def test_one_allocation_over_the_ceiling_is_an_error_in_the_task(bench: Any) -> None:
-    id = bench.send("gulp", 2000)
+    sent = bench.send("gulp", 2000)
     worker = bench.ready(hard_max_rss="150Mi", children=1)
-    state = bench.end_of(id)
+    state = bench.end_of(sent)
     assert (state.state, state.reason) == ("failed", "MemoryExceeded")
     assert state.failure.error.endswith("MemoryError")
     eventually(lambda: reasons(worker) == ["DataLimit"])  # it raised its own limit to say so
@@ -51,18 +52,18 @@ def test_one_allocation_over_the_ceiling_is_an_error_in_the_task(bench: Any) -> 
 
 
 def test_shared_memory_is_counted_too(bench: Any) -> None:
-    id = bench.send("map_shared", 400)
+    sent = bench.send("map_shared", 400)
     worker = bench.ready(hard_max_rss="100Mi", children=1)
-    state = bench.end_of(id)
+    state = bench.end_of(sent)
     assert (state.state, state.reason) == ("failed", "MemoryExceeded")
     assert reasons(worker) == ["HardMaxRSS"]
 
 
 @pytest.mark.parametrize("task", ["subprocess_hog", "daemon_hog"])
 def test_memory_of_a_tasks_processes_counts_wherever_they_hide(bench: Any, task: str) -> None:
-    id = bench.send(task, 300)
+    sent = bench.send(task, 300)
     worker = bench.ready(hard_max_rss="100Mi", children=1)
-    state = bench.end_of(id)
+    state = bench.end_of(sent)
     assert (state.state, state.reason) == ("failed", "MemoryExceeded")
     assert reasons(worker) == ["HardMaxRSS"]
     supervisor = worker.supervisor
@@ -101,7 +102,7 @@ def test_children_are_replaced_after_their_tasks_without_a_gap(bench: Any) -> No
     ids = bench.send_many("who", [()] * 40)
     worker = bench.start(max_tasks=5, burst=True)
     assert worker.wait(60) == 0
-    pids = [bench.result(id) for id in ids]
+    pids = [bench.result(sent) for sent in ids]
     assert max(pids.count(pid) for pid in pids) == 5
     assert {state.attempt for state in bench.broker.states(ids)} == {1}
     assert "MaxTasks" in reasons(worker)
@@ -111,8 +112,7 @@ def test_children_go_first_when_the_kernel_must_choose(bench: Any) -> None:
     worker = bench.ready()
 
     def score(pid: int) -> int:
-        with open(f"/proc/{pid}/oom_score_adj", encoding="ascii") as file:
-            return int(file.read())
+        return int(Path(f"/proc/{pid}/oom_score_adj").read_text(encoding="ascii"))
 
     own = score(worker.supervisor)
     assert {score(pid) for pid in worker.children} == {min(1000, own + 500)}

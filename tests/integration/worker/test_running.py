@@ -12,27 +12,32 @@ def test_it_runs_plain_and_async_tasks_and_keeps_their_results(bench: Any) -> No
     plain = bench.send_many("add", [(number, 1) for number in range(50)])
     coroutines = bench.send_many("add_async", [(number, 2) for number in range(20)])
     bench.ready()
-    assert [bench.result(id) for id in plain] == [number + 1 for number in range(50)]
-    assert [bench.result(id) for id in coroutines] == [number + 2 for number in range(20)]
+    assert [bench.result(sent) for sent in plain] == [number + 1 for number in range(50)]
+    assert [bench.result(sent) for sent in coroutines] == [number + 2 for number in range(20)]
     assert bench.state(plain[0]).attempt == 1
 
 
 def test_a_failing_task_is_tried_again_until_it_succeeds(bench: Any) -> None:
-    id = bench.send("flaky", str(bench.journal), 2)
+    sent = bench.send("flaky", str(bench.journal), 2)
     bench.ready()
-    assert bench.result(id) == 3
+    assert bench.result(sent) == 3
     assert [line[2] for line in bench.notes("start")] == ["1", "2", "3"]
 
 
 def test_a_failing_task_is_buried_after_its_attempts_with_its_traceback(bench: Any) -> None:
-    id = bench.send("fail", "no good", options=Options(attempts=1))
+    sent = bench.send("fail", "no good", options=Options(attempts=1))
     worker = bench.ready()
-    state = bench.end_of(id)
+    state = bench.end_of(sent)
     assert (state.state, state.reason, state.failure.error) == ("failed", "Failed", "ValueError")
     assert "no good" in state.failure.message
     assert "in fail" in state.failure.traceback
     [line] = worker.events("task buried")
-    assert (line["id"], line["task"], line["topic"], line["attempt"]) == (id, "fail", "default", 1)
+    assert (line["id"], line["task"], line["topic"], line["attempt"]) == (
+        sent,
+        "fail",
+        "default",
+        1,
+    )
 
 
 def test_a_task_can_ask_for_another_attempt_and_can_refuse(bench: Any) -> None:
@@ -43,10 +48,10 @@ def test_a_task_can_ask_for_another_attempt_and_can_refuse(bench: Any) -> None:
 
 
 def test_an_unknown_task_goes_back_uncharged_and_is_said_in_the_status(bench: Any) -> None:
-    id = bench.send("from_another_version")
+    sent = bench.send("from_another_version")
     worker = bench.ready()
     eventually(lambda: worker.status()["unknown_tasks"].get("from_another_version"))
-    state = bench.state(id)
+    state = bench.state(sent)
     assert state.state in ("delayed", "waiting", "running")
     dead = bench.broker.dead()
     assert dead == []
@@ -56,9 +61,9 @@ def test_an_unknown_task_goes_back_uncharged_and_is_said_in_the_status(bench: An
 
 
 def test_what_nobody_can_read_is_buried_at_once(bench: Any) -> None:
-    id = bench.send("add", 1)
+    sent = bench.send("add", 1)
     bench.ready()
-    state = bench.end_of(id)
+    state = bench.end_of(sent)
     assert (state.state, state.reason) == ("failed", "BadArguments")
 
 
@@ -72,9 +77,9 @@ def test_a_result_of_twelve_megabytes_arrives_and_one_of_twenty_is_refused(bench
 
 
 def test_a_result_that_cannot_be_encoded_is_refused_at_once(bench: Any) -> None:
-    id = bench.send("not_json")
+    sent = bench.send("not_json")
     bench.ready()
-    assert bench.end_of(id).reason == "ResultRefused"
+    assert bench.end_of(sent).reason == "ResultRefused"
 
 
 def test_a_child_has_no_driver_and_no_connection_of_the_supervisor(bench: Any) -> None:
@@ -91,37 +96,37 @@ def test_a_task_sends_and_waits_through_its_supervisor(bench: Any) -> None:
     many, waiting = bench.send("send_more", 5), bench.send("ask_and_wait")
     bench.ready(children=2)
     ids = bench.result(many)
-    assert [bench.result(id) for id in ids] == [0, 2, 4, 6, 8]
+    assert [bench.result(sent) for sent in ids] == [0, 2, 4, 6, 8]
     assert bench.result(waiting) == 42
 
 
 def test_progress_is_seen_while_the_task_runs(bench: Any) -> None:
-    id = bench.send("with_progress")
+    sent = bench.send("with_progress")
     bench.ready()
-    eventually(lambda: bench.state(id).progress == b'{"done":1}', timeout=5)
-    bench.end_of(id)
+    eventually(lambda: bench.state(sent).progress == b'{"done":1}', timeout=5)
+    bench.end_of(sent)
 
 
 def test_a_lock_lets_one_run_in_at_a_time_and_outlives_its_ttl_while_it_is_held(bench: Any) -> None:
     ids = bench.send_many("with_lock", [(str(bench.journal), 2.5), (str(bench.journal), 0.1)])
     bench.ready()
-    fences = [bench.result(id, 30) for id in ids]
+    fences = [bench.result(sent, 30) for sent in ids]
     assert len(set(fences)) == 2
     assert [line[0] for line in bench.notes()] == ["in", "out", "in", "out"]
     assert bench.broker.locks() == []
 
 
 def test_a_task_may_start_processes_of_its_own(bench: Any) -> None:
-    id = bench.send("many_processes")
+    sent = bench.send("many_processes")
     bench.ready()
-    assert bench.result(id) == 6
+    assert bench.result(sent) == 6
 
 
 def test_burst_ends_when_nothing_is_left_retries_included(bench: Any) -> None:
     ids = [bench.send("flaky", str(bench.journal), 1), bench.send("add", 1, 2)]
     worker = bench.start(burst=True)
     assert worker.wait(20) == 0
-    assert [bench.state(id).state for id in ids] == ["succeeded", "succeeded"]
+    assert [bench.state(sent).state for sent in ids] == ["succeeded", "succeeded"]
 
 
 def test_many_tasks_run_once_each(bench: Any) -> None:
@@ -136,15 +141,15 @@ def test_many_tasks_run_once_each(bench: Any) -> None:
 def test_a_long_task_does_not_hold_what_was_buffered_behind_it(bench: Any) -> None:
     warm = bench.send_many("work", [(str(bench.journal), 0)] * 40)
     worker = bench.ready(children=1)
-    for id in warm:
-        bench.result(id)
+    for sent in warm:
+        bench.result(sent)
     slow = bench.send("work", str(bench.journal), 6)  # as short as ever, as far as anybody knows
     quick = bench.send_many("work", [(str(bench.journal), 0)] * 8)
     second = bench.ready(children=1)
-    for id in quick:
-        bench.result(id, timeout=5)
+    for sent in quick:
+        bench.result(sent, timeout=5)
     assert not bench.state(slow).state.final
-    assert {bench.state(id).state for id in quick} == {"succeeded"}
+    assert {bench.state(sent).state for sent in quick} == {"succeeded"}
     starts = [line[1] for line in bench.notes("start")]
     assert len(starts) == len(set(starts))
     assert worker.process.poll() is None

@@ -9,21 +9,21 @@ from support.wait import eventually
 
 
 def test_a_soft_timeout_is_raised_in_a_blocking_task_which_may_clean_up(bench: Any) -> None:
-    id = bench.send("overtime", 30)
+    sent = bench.send("overtime", 30)
     bench.ready()
-    assert bench.result(id, timeout=10) == "cleaned up"
+    assert bench.result(sent, timeout=10) == "cleaned up"
 
 
 def test_a_soft_timeout_cancels_a_coroutine(bench: Any) -> None:
-    id = bench.send("overtime_async", 30)
+    sent = bench.send("overtime_async", 30)
     bench.ready()
-    assert bench.result(id, timeout=10) == "cleaned up"
+    assert bench.result(sent, timeout=10) == "cleaned up"
 
 
 def test_a_soft_timeout_leaves_a_task_alone_that_is_in_time(bench: Any) -> None:
     ids = bench.send_many("overtime", [(0.0,)] * 30)
     bench.ready()
-    assert {bench.result(id) for id in ids} == {"slept"}
+    assert {bench.result(sent) for sent in ids} == {"slept"}
 
 
 def test_a_hard_timeout_ends_a_task_that_listens_to_nothing_and_charges_it_alone(
@@ -39,35 +39,37 @@ def test_a_hard_timeout_ends_a_task_that_listens_to_nothing_and_charges_it_alone
     worker = bench.ready()
     state = bench.end_of(stubborn)
     assert (state.state, state.reason, state.attempt) == ("failed", "TimedOut", 2)
-    assert [bench.state(id).attempt for id in others if bench.result(id)] == [1] * 6
+    assert [bench.state(sent).attempt for sent in others if bench.result(sent)] == [1] * 6
     assert {line["reason"] for line in worker.events("child ended")} == {"HardTimeout"}
     eventually(lambda: len([c for c in worker.status()["children"] if c["phase"] == "ready"]) == 2)
 
 
 def test_the_send_decides_about_timeouts_before_the_task_and_the_topic(bench: Any) -> None:
     bench.configure(hard_timeout=60.0)
-    id = bench.send("work", str(bench.journal), 30.0, options=Options(hard_timeout=0.5, attempts=1))
+    sent = bench.send(
+        "work", str(bench.journal), 30.0, options=Options(hard_timeout=0.5, attempts=1)
+    )
     bench.ready()
-    assert bench.end_of(id, timeout=10).reason == "TimedOut"
+    assert bench.end_of(sent, timeout=10).reason == "TimedOut"
 
 
 def test_a_cancelled_run_is_told_and_may_end_by_itself(bench: Any) -> None:
     bench.configure(lease=2.0)
-    id = bench.send("until_cancelled", str(bench.journal))
+    sent = bench.send("until_cancelled", str(bench.journal))
     bench.ready()
     bench.until_noted("start")
-    assert bench.broker.cancel([id]) == ["signalled"]
+    assert bench.broker.cancel([sent]) == ["signalled"]
     bench.until_noted("cancelled", timeout=5)
-    assert bench.end_of(id).state in ("cancelled", "succeeded")
+    assert bench.end_of(sent).state in ("cancelled", "succeeded")
 
 
 def test_a_cancelled_run_that_does_not_listen_is_stopped(bench: Any) -> None:
     bench.configure(lease=2.0)
-    id = bench.send("work", str(bench.journal), 60.0)
+    sent = bench.send("work", str(bench.journal), 60.0)
     worker = bench.ready(children=1)
     bench.until_noted("start")
-    bench.broker.cancel([id])
-    assert bench.end_of(id, timeout=15).state == "cancelled"
+    bench.broker.cancel([sent])
+    assert bench.end_of(sent, timeout=15).state == "cancelled"
     assert bench.notes("end") == []
     assert [line["reason"] for line in worker.events("child ended")] == ["Cancelled"]
     assert bench.result(bench.send("add", 1, 1)) == 2
@@ -75,9 +77,9 @@ def test_a_cancelled_run_that_does_not_listen_is_stopped(bench: Any) -> None:
 
 def test_a_cancelled_coroutine_ends_at_once(bench: Any) -> None:
     bench.configure(lease=2.0)
-    id = bench.send("work_async", str(bench.journal), 60.0)
+    sent = bench.send("work_async", str(bench.journal), 60.0)
     worker = bench.ready()
     bench.until_noted("start")
-    bench.broker.cancel([id])
-    assert bench.end_of(id, timeout=5).state == "cancelled"
+    bench.broker.cancel([sent])
+    assert bench.end_of(sent, timeout=5).state == "cancelled"
     assert worker.events("child ended") == []

@@ -184,6 +184,7 @@ class Floor:
         self._pool.count(child)
         if isinstance(outcome, Raised) and outcome.reason is Reason.MEMORY_EXCEEDED:
             self._pool.replace(child.key, Because.DATA_LIMIT)
+            self._pool.hasten(child.key)  # it raised its own limit to be able to say so
         self._pool.rest(child)
 
     def _ask(self, child: Child, request: int, seq: int, verb: str, arguments: list[Any]) -> None:

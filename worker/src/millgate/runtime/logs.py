@@ -15,7 +15,8 @@ from millgate.runtime.ledger import Run
 LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 #: Lines that may wait for a slow reader; what comes on top is counted and left out.
 _BOUND: Final = 10_000
-_LONGEST: Final = 16 * 1024
+#: Characters of one field; a traceback fits.
+_LONGEST: Final = 20_000
 
 
 class Journal:
@@ -42,7 +43,9 @@ class Journal:
         if LEVELS[level] < self._level:
             return
         named = _about(run) if run is not None else {}
-        line = self._format(level, event, named | fields)
+        line = self._format(
+            level, event, {key: _cut(value) for key, value in (named | fields).items()}
+        )
         with self._wake:
             if len(self._lines) >= _BOUND:
                 self._dropped += 1
@@ -65,7 +68,7 @@ class Journal:
         else:
             words = " ".join(f"{key}={_word(value)}" for key, value in fields.items())
             text = f"{moment:%H:%M:%S}.{moment.microsecond // 1000:03} {level:<7} {event} {words}".rstrip()
-        return text[:_LONGEST].encode("utf-8", "replace") + b"\n"
+        return text.encode("utf-8", "replace") + b"\n"
 
     def _write(self) -> None:
         while True:
@@ -94,6 +97,10 @@ def _write_all(descriptor: int, data: bytes) -> None:
 def _about(run: Run) -> dict[str, Any]:
     claim = run.claim
     return {"task": run.task, "id": claim.id, "topic": claim.topic, "attempt": claim.attempt}
+
+
+def _cut(value: Any) -> Any:
+    return value[:_LONGEST] + "…" if isinstance(value, str) and len(value) > _LONGEST else value
 
 
 def _word(value: Any) -> str:

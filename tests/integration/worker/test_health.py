@@ -1,0 +1,70 @@
+"""Probes, metrics and status of a real worker; the registry as the fleet sees it; schedules."""
+
+from __future__ import annotations
+
+import socket
+import time
+from typing import Any
+
+from support.wait import eventually
+
+
+def test_it_answers_all_four_pages_and_nothing_else(bench: Any) -> None:
+    sent = bench.send("add", 1, 1)
+    worker = bench.ready()
+    bench.end_of(sent)
+    assert worker.get("/livez") == (200, "ok\n")
+    assert worker.get("/readyz") == (200, "ok\n")
+    text = worker.get("/metrics")[1]
+    assert 'millgate_tasks_total{topic="default",task="add",outcome="succeeded"} 1' in text
+    assert "# TYPE millgate_task_seconds histogram" in text
+    assert "millgate_broker_up 1" in text
+    assert worker.get("/nothing")[0] == 404
+
+
+def test_the_status_shows_what_runs_and_hides_what_is_secret(bench: Any) -> None:
+    bench.send("work", str(bench.journal), 5.0)
+    worker = bench.ready(children=1)
+    bench.until_noted("start")
+    status = worker.status()
+    [child] = status["children"]
+    [run] = child["runs"]
+    assert (run["task"], run["attempt"]) == ("work", 1)
+    assert child["rss"] > 2**20
+    assert status["claims"] == {"active": 1, "unsettled": 0}
+    assert str(bench.daemon.path) in status["broker"]
+
+
+def test_a_client_that_says_nothing_does_not_hold_the_probes(bench: Any) -> None:
+    worker = bench.ready()
+    silent = [socket.create_connection(("127.0.0.1", worker.port)) for _ in range(10)]
+    began = time.monotonic()
+    assert worker.get("/livez")[0] == 200
+    assert time.monotonic() - began < 1
+    for connection in silent:
+        connection.close()
+
+
+def test_the_registry_shows_a_busy_worker(bench: Any) -> None:
+    bench.configure(lease=3.0)
+    bench.send("work", str(bench.journal), 4.0)
+    bench.ready(children=2)
+
+    def busy_row() -> Any:
+        [row] = bench.broker.stats().workers
+        return row if row.beat.busy == 1 else None
+
+    row = eventually(busy_row)
+    assert (row.name, row.info.slots, row.leased) == ("worker-0", 2, 1)
+    assert row.beat.rss > 30 * 2**20
+    assert row.beat.oldest > 0
+
+
+def test_a_schedule_fires_once_for_two_workers(bench: Any) -> None:
+    workers = [bench.ready(children=1), bench.ready(children=1)]
+    # the present minute counts as on time only for schedules that are known; the next one is at most 60 s away
+    fired = eventually(lambda: bench.broker.schedules().get("every_minute"), timeout=70, every=0.2)
+    sent = f"cron:every_minute:{fired:.0f}"
+    assert bench.result(sent) == "fired"
+    time.sleep(0.5)
+    assert sum(len(worker.events("schedule fired")) for worker in workers) == 1

@@ -1,0 +1,56 @@
+"""What tasks print ends in the worker's log, bounded, and never holds a task or the worker."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from support.wait import eventually
+
+
+def test_what_a_task_prints_is_logged_with_its_id(bench: Any) -> None:
+    sent = bench.send("say", "hello, log")
+    worker = bench.ready()
+    bench.end_of(sent)
+    eventually(lambda: len(worker.events("output")) == 2)
+    lines = worker.events("output")
+    assert [line["text"] for line in lines] == ["hello, log", "to stderr hello, log"]
+    assert {(line["id"], line["task"], line["topic"]) for line in lines} == {
+        (sent, "say", "default")
+    }
+
+
+def test_a_flood_is_cut_in_the_middle_and_holds_nobody(bench: Any) -> None:
+    flood = bench.send("flood", 48)
+    worker = bench.ready(children=2)
+    quick = bench.send_many("add", [(number, 1) for number in range(20)])
+    for sent in quick:
+        bench.result(sent, timeout=10)
+    assert bench.result(flood, timeout=40) == "done"
+    texts = eventually(
+        lambda: (
+            (found := [line["text"] for line in worker.events("output")])
+            and found[-1] == "last line"
+            and found
+        )
+    )
+    assert texts[0] == "first line"
+    assert any("bytes left out" in text for text in texts)
+    assert sum(map(len, texts)) < 100_000
+
+
+def test_output_without_a_newline_and_with_odd_bytes_is_shown_when_the_task_ends(
+    bench: Any,
+) -> None:
+    sent = bench.send("say", "ünïcödé \udc80".encode("utf-8", "replace").decode() + "\x00")
+    worker = bench.ready()
+    bench.end_of(sent)
+    eventually(lambda: len(worker.events("output")) == 2)
+
+
+def test_a_childs_last_words_are_logged(bench: Any) -> None:
+    bench.configure()
+    bench.send("segfault")
+    worker = bench.ready(children=1)
+    eventually(
+        lambda: any("Segmentation fault" in line["text"] for line in worker.events("output"))
+    )
