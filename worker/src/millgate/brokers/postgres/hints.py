@@ -9,6 +9,7 @@ from millgate.brokers.postgres.arrays import Bigints, Floats, Ints
 
 #: Seconds of looking that tell of many dead entries before the first live one: an old transaction is open somewhere.
 _SLOW: Final = 0.002
+_TIMES: Final = 3
 _LEAST: Final = 1.0
 _SHARE: Final = 20.0  # looking at everything takes at most 1/20 of the time
 _LANES: Final = 8
@@ -21,6 +22,7 @@ class Hints:
 
     def __init__(self) -> None:
         self._until = 0.0
+        self._slow = 0
         self._lanes: dict[int, int] = {}
 
     def columns(self, now: float) -> tuple[Any, Any]:
@@ -38,8 +40,11 @@ class Hints:
             del self._lanes[next(iter(self._lanes))]
 
     def looked(self, now: float, cost: float) -> None:
-        """Note what looking cost, in seconds."""
-        if cost > _SLOW and now >= self._until:
+        """Note what looking cost, in seconds. Once may be chance: a first plan, a busy machine."""
+        if now < self._until:
+            return
+        self._slow = self._slow + 1 if cost > _SLOW else 0
+        if self._slow >= _TIMES:
             self._until = now + max(_LEAST, _SHARE * cost)
 
     def forget(self) -> None:

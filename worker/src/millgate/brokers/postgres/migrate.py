@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import resources
@@ -12,6 +13,7 @@ import psycopg
 from millgate.brokers.postgres.connection import Connection
 from millgate.brokers.postgres.session import VERSION
 from millgate.errors import SchemaTooNew
+from millgate.queues import QueuePolicy, queue_to_dict
 
 #: Plans must not depend on how full the tables were when a session first planned a statement: every step goes through
 #: an index, and the plan is made once.
@@ -98,6 +100,8 @@ def migrate(connection: Connection, schema: str) -> int:
             for _, text in step.files:
                 connection.execute(text.encode(), prepare=False)
             connection.execute("INSERT INTO meta VALUES (%s)", [step.number])
+        queue = json.dumps(queue_to_dict(QueuePolicy()))
+        connection.execute("UPDATE queue SET policy = %s WHERE policy = '{}'", [queue])
         _pin(connection, schema)
         return len(steps)
 

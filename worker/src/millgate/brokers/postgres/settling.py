@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
+from zlib import crc32
 
 from millgate.brokers.base import MAX_BATCH
 from millgate.brokers.postgres import failures
@@ -18,7 +19,7 @@ from millgate.brokers.postgres.arrays import (
 )
 from millgate.brokers.postgres.drafts import check_whole, following
 from millgate.errors import InvalidInput
-from millgate.message import Message
+from millgate.message import ClaimRef, Message
 from millgate.settlement import Ack, Bury, Charge, Drop, Later, Settlement
 
 _CHARGES: Final = {Charge.FAILURE: 0, Charge.LOSS: 1, Charge.NOTHING: 2}
@@ -57,19 +58,20 @@ class Settling:
         return tuple(names)
 
 
-def token_of(seq: int, call: int) -> str:
-    """The token of a claim."""
-    return f"{seq:x}.{call:x}"
+def token_of(seq: int, call: int, name: str) -> str:
+    """The token of a claim of the message of that id."""
+    return f"{seq:x}.{call:x}.{crc32(name.encode()):x}"
 
 
-def read_token(token: str) -> tuple[int, int] | None:
-    """(seq, call) of a token; None when it was not made here."""
-    seq, _, call = token.partition(".")
+def read_token(claim: ClaimRef) -> tuple[int, int] | None:
+    """(seq, call) of a claim's token; None when it was not made here, or for another id."""
     try:
-        numbers = int(seq, 16), int(call, 16)
+        seq, call, check = (int(part, 16) for part in claim.token.split("."))
     except ValueError:
         return None
-    return numbers if max(numbers) < 1 << 63 and min(numbers) >= 0 else None
+    if check != crc32(claim.id.encode()) or not (0 <= seq < 1 << 63 and 0 <= call < 1 << 63):
+        return None
+    return seq, call
 
 
 def settling(settlements: Sequence[Settlement]) -> Settling:
@@ -80,7 +82,7 @@ def settling(settlements: Sequence[Settlement]) -> Settling:
     order: list[tuple[int | None, str]] = []
     seen: set[int] = set()
     for settlement in settlements:
-        named = read_token(settlement.claim.token)
+        named = read_token(settlement.claim)
         order.append((named[0] if named else None, settlement.claim.id))
         if named is None or named[0] in seen:
             continue

@@ -103,7 +103,7 @@ class Working(Forwarding):
 
     def extend(self, worker: WorkerRef, claims: Sequence[ClaimRef], beat: Beat) -> Extended:
         """Renew leases and the worker's row."""
-        named = [(claim.id, read_token(claim.token)) for claim in claims]
+        named = [(claim.id, read_token(claim)) for claim in claims]
         pairs = [pair for _, pair in named if pair is not None]
         columns = (Bigints([p[0] for p in pairs]), Bigints([p[1] for p in pairs])) if pairs else (None, None)
         said = json.dumps(asdict(beat))
@@ -120,7 +120,7 @@ class Working(Forwarding):
 
     def progress(self, claim: ClaimRef, value: bytes) -> bool:
         """Store the progress of a run; False: the token is stale."""
-        pair = read_token(claim.token)
+        pair = read_token(claim)
         return pair is not None and bool(self.value("progress", *pair, value))
 
     def tick(self) -> None:
@@ -179,7 +179,7 @@ class Working(Forwarding):
                 Claim(
                     name,
                     names[topic] if topic in names else self.name_of(topic),
-                    token_of(seq, call),
+                    token_of(seq, call, name),
                     record,
                     failed + lost + interrupted + 1,
                     failed,

@@ -85,8 +85,11 @@ END $$;
 
 -- Stop or resume a topic by hand.
 CREATE FUNCTION pause_1(p_topic text, p_held boolean) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  v_ids int[];
 BEGIN
   PERFORM pg_advisory_xact_lock_shared(gate_1(1));
-  UPDATE topic SET held = p_held WHERE id = (topics_1(ARRAY[p_topic]))[1];
+  v_ids := topics_1(ARRAY[p_topic]);  -- a statement of its own: the next one sees a new topic
+  UPDATE topic SET held = p_held WHERE id = v_ids[1];
   PERFORM wake_1(NULL, 1000000);
 END $$;

@@ -20,11 +20,13 @@ BEGIN
     FROM x WHERE NOT free)
   INSERT INTO delta (topic, ready, parked)
     SELECT topic, count(*) FILTER (WHERE free), count(*) FILTER (WHERE NOT free) FROM x GROUP BY topic;
-  FOR v_key IN SELECT DISTINCT topic, adm FROM unnest(p_rows) ORDER BY topic, adm LOOP
+  FOR v_key IN SELECT DISTINCT w.topic, w.adm, t.sticky FROM unnest(p_rows) w JOIN topic t ON t.id = w.topic
+      ORDER BY w.topic, w.adm LOOP
     LOOP  -- a better one may have been parked behind one in ready: they change places
       SELECT * INTO v_best FROM parked WHERE topic = v_key.topic AND adm = v_key.adm ORDER BY topic, adm, rank, seq LIMIT 1;
       EXIT WHEN NOT FOUND;
       SELECT * INTO v_worst FROM ready WHERE adm = v_key.adm AND lane BETWEEN v_key.topic << 4 AND (v_key.topic << 4) | 15
+          AND NOT (v_key.sticky AND failures + losses + interruptions > 0)  -- one that has started keeps its place
         ORDER BY adm DESC, lane DESC, seq DESC LIMIT 1 FOR UPDATE SKIP LOCKED;
       EXIT WHEN NOT FOUND OR (v_worst.lane & 15, v_worst.seq) < (v_best.rank::int, v_best.seq);
       DELETE FROM ready WHERE lane = v_worst.lane AND seq = v_worst.seq;

@@ -265,9 +265,9 @@ BEGIN
     v_pass_topics, v_passes, v_busy AND v_got < p_n, v_cost, EXISTS (SELECT 1 FROM dead WHERE forward);
 END $$;
 
--- Seconds until time alone may make something claimable: a delay or a lease that ends.
+-- Seconds until time alone may make something claimable: a delay or a lease that ends. NULL: it will not.
 CREATE FUNCTION next_1(p_now timestamptz, p_topics int[]) RETURNS float8 LANGUAGE sql AS $$
-  SELECT greatest(0, extract(epoch FROM least(
+  SELECT CASE WHEN x.at IS NOT NULL THEN greatest(0, extract(epoch FROM x.at - p_now))::float8 END FROM (SELECT least(
     (SELECT d.due FROM delayed d WHERE p_topics IS NULL OR d.topic = ANY (p_topics) ORDER BY d.due LIMIT 1),
-    (SELECT l.until FROM lease l WHERE l.until >= (SELECT reaped FROM upkeep) - interval '2 s' ORDER BY l.until LIMIT 1)) - p_now))::float8
+    (SELECT l.until FROM lease l WHERE l.until >= (SELECT reaped FROM upkeep) - interval '2 s' ORDER BY l.until LIMIT 1)) AS at) x
 $$;

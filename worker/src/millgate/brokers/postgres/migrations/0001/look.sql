@@ -33,7 +33,7 @@ BEGIN
       SELECT x.*, CASE WHEN q.suspended OR x.paused OR x.held THEN 0 ELSE greatest(0, least(x.z_ready, x.lim - x.z_leased, x.z_tokens,
           r.room + greatest(0, x.reserve - x.z_leased))) END::bigint AS claimable FROM x, r)
     SELECT y.name, y.z_ready + y.z_parked, y.claimable, y.z_delayed, y.z_leased, y.z_dead,
-        CASE WHEN y.claimable > 0 THEN (SELECT greatest(0, extract(epoch FROM v_now - min(h.since)))::float8
+        CASE WHEN y.claimable > 0 THEN (SELECT extract(epoch FROM v_now - least(v_now, min(h.since)))::float8
           FROM unnest(y.prios) p(prio) CROSS JOIN LATERAL (SELECT e.since FROM ready e WHERE e.lane = (y.id << 4) | (9 - p.prio)
             ORDER BY e.lane, e.seq LIMIT 20) h) END,
         y.z_enq, y.z_started, y.z_done, y.z_failed, y.policy IS NOT NULL, y.paused OR y.held
@@ -102,7 +102,7 @@ BEGIN
   PERFORM upkeep_1(v_now);
   SELECT id, prios INTO t FROM topic WHERE name = p_topic;
   IF p_place = 1 THEN
-    RETURN QUERY SELECT m.id, m.prio, m.key, m.ukey, m.ttl, m.grp, m.record, y.attempt, NULL::float8, ''
+    RETURN QUERY SELECT m.id, m.prio, m.key, m.ukey, m.ttl, m.grp, m.record, y.attempt::int, NULL::float8, ''
       FROM (SELECT a.seq, a.attempt, a.rank FROM (
           SELECT x.* FROM unnest(t.prios) p(prio) CROSS JOIN LATERAL (
             SELECT r.seq, r.failures + r.losses + r.interruptions AS attempt, r.lane & 15 AS rank FROM ready r
@@ -111,11 +111,11 @@ BEGIN
           SELECT r.seq, r.failures + r.losses + r.interruptions, r.rank FROM parked r WHERE r.topic = t.id) a
         ORDER BY a.rank, a.seq LIMIT p_limit) y JOIN msg m ON m.seq = y.seq ORDER BY y.rank, y.seq;
   ELSIF p_place = 2 THEN
-    RETURN QUERY SELECT m.id, m.prio, m.key, m.ukey, m.ttl, m.grp, m.record, d.failures + d.losses + d.interruptions,
+    RETURN QUERY SELECT m.id, m.prio, m.key, m.ukey, m.ttl, m.grp, m.record, (d.failures + d.losses + d.interruptions)::int,
         greatest(0, extract(epoch FROM d.due - v_now))::float8, ''
       FROM delayed d JOIN msg m ON m.seq = d.seq WHERE d.topic = t.id ORDER BY d.due, m.prio DESC, d.seq LIMIT p_limit;
   ELSE
-    RETURN QUERY SELECT m.id, m.prio, m.key, m.ukey, m.ttl, m.grp, m.record, l.failures + l.losses + l.interruptions + 1,
+    RETURN QUERY SELECT m.id, m.prio, m.key, m.ukey, m.ttl, m.grp, m.record, (l.failures + l.losses + l.interruptions + 1)::int,
         NULL::float8, coalesce(w.name, '')
       FROM lease l JOIN msg m ON m.seq = l.seq LEFT JOIN worker w ON w.id = l.worker
      WHERE l.topic = t.id ORDER BY l.prio DESC, l.seq LIMIT p_limit;
