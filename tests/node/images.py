@@ -16,7 +16,8 @@ from node.command import CommandFailed, run
 REPO = Path(__file__).parents[2]
 TARGETS = ("worker", "operator")
 SOURCES = ("worker", "operator", "constraints.txt", "Dockerfile", ".dockerignore")
-PASSED_OVER = ("__pycache__", ".egg-info", ".pyc", "build", "dist")
+PASSED_OVER = ("__pycache__", "build", "dist")  # folders, and files by their ending
+ENDINGS = (".egg-info", ".pyc")
 KEPT = 3  # archives of one image, the newest: another run may still load an older one
 STORAGE_LIMIT = 5  # gigabytes of layers kept for the next build
 # where pip on this machine is told which index to use, and which authorities to trust
@@ -58,13 +59,9 @@ def build(target: str, say: Say) -> Path:
 
 
 def bake(name: str, app: Path, say: Say) -> tuple[str, Path]:
-    """An application's image: the worker's with the modules of a folder under /app. Returns its name and archive."""
+    """An application's image: the worker's with the files of a folder under /app. Returns its name and archive."""
     worker = build("worker", say)
-    files = {
-        f"app/{path.relative_to(app)}": path
-        for path in _files(app)
-        if path.suffix in (".py", ".json")
-    }
+    files = {f"app/{path.relative_to(app)}": path for path in _files(app)}
     digest = hashlib.sha256(worker.name.encode())
     for inside, path in sorted(files.items()):
         digest.update(inside.encode() + b"\0" + path.read_bytes() + b"\0")
@@ -164,5 +161,6 @@ def _key(base: Path) -> str:
 def _files(folder: Path) -> Iterator[Path]:
     for path in sorted(folder.rglob("*")):
         parts = path.relative_to(folder).parts
-        if path.is_file() and not any(part.endswith(PASSED_OVER) for part in parts):
+        over = any(part in PASSED_OVER or part.endswith(ENDINGS) for part in parts)
+        if path.is_file() and not over:
             yield path
