@@ -1,0 +1,188 @@
+"""The test kit settles as a worker does, and waits for nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from millgate import App, Retry, SoftTimeout, current, testing
+from millgate.errors import MillgateError, UnknownTask
+from millgate.outcome import Reason, Returned
+from millgate.queues import QueuePolicy, TopicPolicy
+from millgate.retry import RetryPolicy
+from millgate.settlement import Ack, Bury, Later
+from support.builders import a_message
+
+
+@pytest.fixture
+def app() -> App:
+    return App("memory://")
+
+
+def failing(app: App, times: int, **settings: Any) -> Any:
+    """A task that fails that often."""
+    attempts: list[int] = []
+
+    @app.task(name="flaky", **settings)
+    def flaky() -> int:
+        attempts.append(current().attempt)
+        if len(attempts) <= times:
+            raise ValueError("no")
+        return len(attempts)
+
+    return flaky
+
+
+def test_an_eager_send_has_run_when_it_answers(app: App) -> None:
+    task = app.task(name="t")(lambda a: a + 1)
+    with testing.eager(app):
+        assert task.send(1).result(0) == 2
+        assert task.send_in("30d", 1).result(0) == 2
+
+
+def test_an_eager_task_is_retried_without_waiting(app: App) -> None:
+    with testing.eager(app) as bench:
+        before = bench.time.now()
+        assert (
+            failing(app, 2, retries=2, backoff={"initial": 60, "jitter": "none"}).send().result(0)
+            == 3
+        )
+        assert bench.time.now() - before == pytest.approx(60 + 120)
+
+
+def test_an_eager_failure_may_be_raised_by_the_send(app: App) -> None:
+    with testing.eager(app, raising=True), pytest.raises(ValueError, match="no"):
+        failing(app, 9, retries=2).send()
+
+
+def test_a_soft_timeout_may_be_raised_by_a_test(app: App) -> None:
+    @app.task(name="t", retries=0)
+    def task() -> None:
+        raise SoftTimeout
+
+    with testing.memory(app) as bench:
+        task.send()
+        [run] = bench.drain()
+        assert isinstance(run.settlement, Bury)
+        assert run.settlement.reason is Reason.TIMED_OUT
+
+
+def test_an_eager_task_may_wait_for_another(app: App) -> None:
+    inner = app.task(name="inner", retries=1)(lambda: current().attempt)
+    again: list[int] = []
+
+    @app.task(name="outer")
+    def outer() -> Any:
+        again.append(1)
+        return [inner.send_in("10m").result(0), len(again)]
+
+    with testing.eager(app):
+        assert outer.send().result(0) == [1, 1]
+
+
+def test_eager_works_inside_a_running_loop(app: App) -> None:
+    @app.task(name="t")
+    async def task() -> int:
+        await asyncio.sleep(0)
+        return 5
+
+    async def main() -> Any:
+        return task.send().result(0), (await task.send_async()).result(0)
+
+    with testing.eager(app):
+        assert asyncio.run(main()) == (5, 5)
+
+
+def test_the_app_has_its_own_broker_again_after_the_block(app: App) -> None:
+    before = app.broker
+    with testing.memory(app), testing.eager(app):
+        assert app.broker is not before
+    assert app.broker is before
+    assert app.middlewares == []
+
+
+def test_runs_are_told_in_order_with_their_settlements(app: App) -> None:
+    task = failing(app, 1, retries=1)
+    with testing.memory(app) as bench:
+        task.send()
+        first, second = bench.drain()
+        assert isinstance(first.settlement, Later)
+        assert isinstance(second.settlement, Ack)
+        assert (second.attempt, second.outcome) == (2, Returned(b"2"))
+
+
+def test_only_what_is_due_runs_until_time_passes(app: App) -> None:
+    task = app.task(name="t")(lambda: None)
+    with testing.memory(app) as bench:
+        task.send_in("1h")
+        assert bench.run_due() == []
+        assert bench.advance("59m59s") == []
+        assert len(bench.advance(1)) == 1
+
+
+def test_the_policies_of_the_queue_hold(app: App) -> None:
+    policy = TopicPolicy("default", retry=RetryPolicy(attempts=3))
+    with testing.memory(app) as bench:
+        bench.broker.configure([policy], QueuePolicy())
+        failing(app, 9).send()
+        assert len(bench.drain()) == 3
+        [dead] = bench.broker.dead()
+        assert (dead.reason, dead.failures) == ("Failed", 3)
+
+
+def test_retry_that_is_free_is_not_counted(app: App) -> None:
+    @app.task(name="t", retries=0)
+    def task() -> str:
+        if current().attempt < 20:
+            raise Retry(after=1, charge=False)
+        return "at last"
+
+    with testing.eager(app):
+        assert task.send().result(0) == "at last"
+
+
+def test_a_lock_is_held_by_one_run(app: App) -> None:
+    @app.task(name="inner", retries=0)
+    def inner() -> None:
+        with current().lock("name"):
+            raise AssertionError("it has the lock too")
+
+    @app.task(name="outer")
+    def outer() -> Any:
+        with current().lock("name") as lock:
+            result = inner.options(expires=10).send()
+            return [lock.fence, str(result.state())]
+
+    with testing.memory(app) as bench:
+        held = outer.send()
+        bench.run_due()
+        assert held.result(0) == [1, "waiting"]
+
+
+def test_a_message_that_nobody_can_read_is_buried(app: App) -> None:
+    app.task(name="work")(lambda: None)
+    with testing.memory(app) as bench:
+        bench.broker.publish([a_message(body=b"\xff")])
+        bench.drain()
+        [dead] = bench.broker.dead()
+        assert dead.reason == "Undecodable"
+
+
+def test_a_task_that_the_app_does_not_have_is_a_mistake_of_the_test(app: App) -> None:
+    with testing.memory(app) as bench:
+        bench.broker.publish([a_message(task="other")])
+        with pytest.raises(UnknownTask, match="no task 'other'; it has none"):
+            bench.drain()
+
+
+def test_a_task_that_sends_itself_does_not_run_for_ever(app: App) -> None:
+    @app.task(name="t")
+    def task() -> None:
+        task.send()
+
+    with testing.memory(app):
+        task.send()
+        with pytest.raises(MillgateError, match="still work after 50 runs"):
+            testing.drain(app, limit=50)
