@@ -5,10 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 pytest_plugins = ["node.fixtures"]
 
 TESTS = Path(__file__).parent
+#: `--hypothesis-profile=long` looks much further, in minutes instead of seconds.
+settings.register_profile("long", max_examples=2_000, deadline=None)
 #: Folders whose tests share one expensive thing (a cluster, a machine's memory): one process runs them in turn.
 TOGETHER = {"cluster": "cluster", "e2e": "cluster"}
 

@@ -39,6 +39,8 @@ class Line:
         row.fresh = False
         heapq.heappush(self.back, (row.rank, row))
         self.ages.append((ready, row))
+        if len(self.ages) > 2 * self.live + _SLACK:
+            self.ages = deque(entry for entry in self.ages if _aged(entry))
 
     def pop(self) -> Row:
         """Take the first row; there must be one. The caller says where it goes."""

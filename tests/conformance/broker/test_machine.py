@@ -1,0 +1,380 @@
+"""Random sequences of verbs against each broker, with the reference queue as the model beside it.
+
+What is decided by rules is compared after each step: receipts, stale tokens, states, every count. What a claim hands
+over is checked to be what the model would let start, in order within each topic, and then the model follows.
+"""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
+
+from millgate.brokers.base import Ask
+from millgate.brokers.core import Core
+from millgate.brokers.memory import MemoryBroker
+from millgate.fleet import Beat, WorkerInfo, WorkerRef
+from millgate.message import Claim, Group, Message
+from millgate.outcome import Reason
+from millgate.queues import Ordering, QueuePolicy, Subscription, TopicPolicy
+from millgate.settlement import Ack, Bury, Charge, Drop, Later, Settlement
+from support import invariants
+from support.brokers import FACTORIES, Venue
+from support.follow import follow
+from support.working import A_FAILURE
+
+TOPICS = ("a", "b", "c")
+WORKERS = [WorkerRef(f"w{n}", f"start-{n}") for n in range(3)]
+START = 1_800_000_000.0
+#: Real brokers are given no time to pass, so nothing short may be due in them.
+LONG = 3600.0
+
+topics = st.sampled_from(TOPICS)
+workers = st.integers(0, len(WORKERS) - 1)
+choices = st.integers(0, 10_000)
+policies = st.lists(
+    st.builds(
+        TopicPolicy,
+        name=topics,
+        limit=st.sampled_from([None, 1, 2, 5]),
+        key_limit=st.sampled_from([None, None, 1, 2]),
+        ordering=st.sampled_from([Ordering.NONE, Ordering.NONE, Ordering.KEY]),
+        priority=st.sampled_from([5, 5, 8]),
+        paused=st.sampled_from([False, False, False, True]),
+        lease=st.just(60.0),
+        boost_after=st.just(0.0),
+    ),
+    max_size=3,
+    unique_by=lambda policy: policy.name,
+)
+queues = st.one_of(
+    st.none(),
+    st.builds(QueuePolicy, limit=st.sampled_from([None, 2, 6]), max_waiting=st.just(None)),
+)
+
+
+class Machine(RuleBasedStateMachine):
+    """One broker and the model; `name` and `folder` are set by the test."""
+
+    name = "memory"
+    folder = Path()
+    numbers = itertools.count()
+
+    def __init__(self) -> None:
+        super().__init__()
+        place = self.folder / str(next(self.numbers))
+        place.mkdir()
+        self.venue: Venue = FACTORIES[self.name](place)
+        self.broker = self.venue.client()
+        self.model = Core()
+        self.now = START
+        self.ids: list[str] = []
+        self.held: list[tuple[Claim, Claim]] = []  # the broker's and the model's
+        self.stale: list[tuple[Claim, Claim]] = []
+        self.last: tuple[list[Settlement], list[Settlement]] = ([], [])
+        for worker in WORKERS:
+            self.broker.register(worker, WorkerInfo())
+            self.model.register(self.now, worker, WorkerInfo())
+
+    @property
+    def turned(self) -> bool:
+        """Whether this broker's clock is turned by hand."""
+        return isinstance(self.broker, MemoryBroker)
+
+    def teardown(self) -> None:
+        self.venue.close()
+
+    # --- producing -------------------------------------------------------------------------------
+
+    @rule(
+        topic=topics,
+        rows=st.lists(
+            st.tuples(
+                st.integers(0, 9),
+                st.sampled_from([None, "k", "l"]),
+                st.booleans(),
+                st.sampled_from([None, None, None, "u", "v"]),
+            ),
+            min_size=1,
+            max_size=5,
+        ),
+    )
+    def publish(self, topic: str, rows: list[tuple[int, str | None, bool, str | None]]) -> None:
+        batch = [
+            Message(
+                id=self.new_id(),
+                topic=topic,
+                task="t",
+                body=b"",
+                priority=priority,
+                key=key,
+                delay=LONG if late else None,
+                unique=unique,
+            )
+            for priority, key, late, unique in rows
+        ]
+        self.send(batch)
+
+    @rule(which=choices)
+    def publish_again(self, which: int) -> None:
+        if self.ids:
+            name = self.ids[which % len(self.ids)]
+            self.send([Message(id=name, topic="a", task="t", body=b"")])
+
+    @rule(topic=topics, size=st.integers(0, 4), require_all=st.booleans())
+    def publish_group(self, topic: str, size: int, require_all: bool) -> None:
+        name = self.new_id()
+        members = [
+            Message(id=self.new_id(), topic=topic, task="t", body=b"", group=name)
+            for _ in range(size)
+        ]
+        callback = Message(id=self.new_id(), topic=topic, task="t", body=b"")
+        ids = tuple(member.id for member in members)
+        self.send(members, Group(name, ids, callback, require_all))
+
+    @rule(slot=st.integers(0, 5), topic=topics)
+    def fire(self, slot: int, topic: str) -> None:
+        message = Message(id=self.new_id(), topic=topic, task="t", body=b"")
+        answer = self.broker.fire("nightly", START + slot, [message])
+        assert answer == self.model.fire(self.now, "nightly", START + slot, [message])
+
+    # --- working ---------------------------------------------------------------------------------
+
+    @rule(
+        worker=workers,
+        n=st.integers(0, 6),
+        include=st.sampled_from([(), (), ("a",), ("b", "c"), ("[ab]",)]),
+        with_settlements=st.booleans(),
+        which=choices,
+    )
+    def claim(
+        self, worker: int, n: int, include: tuple[str, ...], with_settlements: bool, which: int
+    ) -> None:
+        real, modelled = self.settlements(which, 3) if with_settlements else ([], [])
+        ask = Ask(Subscription(include), n)
+        answer = self.broker.claim(WORKERS[worker], ask, real)
+        expected = self.model.claim(self.now, WORKERS[worker], Ask(ask.subscription, 0), modelled)
+        assert (answer.stale, answer.state) == (expected.stale, expected.state)
+        assert answer.revision == expected.revision
+        followed = follow(self.model, self.now, WORKERS[worker], ask, answer.claims)
+        self.held += list(zip(answer.claims, followed, strict=True))
+
+    @rule(which=choices, count=st.integers(1, 4))
+    def settle(self, which: int, count: int) -> None:
+        real, modelled = self.settlements(which, count)
+        assert self.broker.settle(real) == self.model.settle(self.now, modelled)
+
+    @rule()
+    def settle_again(self) -> None:
+        """The reply was lost, the call is repeated: every token is stale."""
+        real, modelled = self.last
+        stale = self.broker.settle(real)
+        assert stale == self.model.settle(self.now, modelled)
+        assert len(stale) == len(real)
+
+    @rule(which=choices)
+    def use_a_stale_claim(self, which: int) -> None:
+        if self.stale:
+            claim, _ = self.stale[which % len(self.stale)]
+            assert self.broker.progress(claim.ref, b"late") is False
+            assert self.broker.settle([Ack(claim.ref, b"late")]) == (claim.id,)
+            assert self.broker.extend(WORKERS[0], [claim.ref], Beat()).lost == (claim.id,)
+            self.model.extend(self.now, WORKERS[0], [], Beat())
+
+    @rule(worker=workers)
+    def extend(self, worker: int) -> None:
+        ref = WORKERS[worker]
+        answer = self.broker.extend(ref, [claim.ref for claim, _ in self.held], Beat())
+        expected = self.model.extend(self.now, ref, [claim.ref for _, claim in self.held], Beat())
+        assert answer == expected
+
+    @rule(worker=workers)
+    def leave_and_return(self, worker: int) -> None:
+        ref = WORKERS[worker]
+        self.broker.unregister(ref)
+        self.model.unregister(self.now, ref)
+        self.broker.register(ref, WorkerInfo())
+        self.model.register(self.now, ref, WorkerInfo())
+        self.drop_stale()
+
+    @rule(worker=workers, lift=st.booleans())
+    def fence(self, worker: int, lift: bool) -> None:
+        name = WORKERS[worker].name
+        if lift:
+            assert self.broker.unfence(name) == self.model.unfence(self.now, name)
+        else:
+            assert self.broker.fence(name, LONG) == self.model.fence(self.now, name, LONG)
+
+    # --- administration --------------------------------------------------------------------------
+
+    @rule(which=choices, count=st.integers(1, 3))
+    def cancel(self, which: int, count: int) -> None:
+        ids = self.some_ids(which, count)
+        assert self.broker.cancel(ids) == self.model.cancel(self.now, ids)
+
+    @rule(which=choices, count=st.integers(1, 3))
+    def requeue(self, which: int, count: int) -> None:
+        ids = self.some_ids(which, count)
+        assert self.broker.requeue(ids) == self.model.requeue(self.now, ids)
+        self.drop_stale()
+
+    @rule(topic=topics)
+    def purge(self, topic: str) -> None:
+        assert self.broker.purge(topic) == self.model.purge(self.now, topic)
+
+    @rule(which=choices)
+    def replay(self, which: int) -> None:
+        dead = sorted(letter.id for letter in self.broker.dead())
+        assert dead == sorted(letter.id for letter in self.model.dead(self.now))
+        if dead:
+            chosen = [dead[which % len(dead)]]
+            assert self.broker.replay(chosen) == self.model.replay(self.now, chosen) == chosen
+
+    @rule(chosen=policies, queue=queues, replace=st.booleans())
+    def configure(
+        self, chosen: list[TopicPolicy], queue: QueuePolicy | None, replace: bool
+    ) -> None:
+        revision = self.broker.configure(chosen, queue, replace=replace)
+        assert revision == self.model.configure(self.now, chosen, queue, replace=replace)
+
+    @rule(topic=topics, paused=st.booleans())
+    def pause(self, topic: str, paused: bool) -> None:
+        self.broker.pause(topic, paused)
+        self.model.pause(self.now, topic, paused)
+
+    @rule(seconds=st.sampled_from([0.5, 5.0, 61.0, 3601.0]))
+    def pass_time(self, seconds: float) -> None:
+        if self.turned:
+            self.venue.pass_time(seconds)
+            self.now += seconds
+            self.model.tick(self.now)
+            self.drop_stale()
+
+    @rule()
+    def restart_from_a_snapshot(self) -> None:
+        self.model = Core.load(self.model.dump())
+        if isinstance(self.broker, MemoryBroker):
+            shared = self.broker._shared
+            shared.core = Core.load(shared.core.dump())
+
+    # --- comparing -------------------------------------------------------------------------------
+
+    @rule()
+    def compare(self) -> None:
+        self.same_counts()
+        for real, modelled in zip(
+            self.broker.states(self.ids), self.model.states(self.now, self.ids), strict=True
+        ):
+            assert (real.id, real.state, real.attempt) == (
+                modelled.id,
+                modelled.state,
+                modelled.attempt,
+            )
+            assert (real.result, real.reason, real.worker) == (
+                modelled.result,
+                modelled.reason,
+                modelled.worker,
+            )
+
+    def check_invariants(self, *args: Any, **kwargs: Any) -> None:
+        super().check_invariants(*args, **kwargs)
+        invariants.check(self.model)
+        if isinstance(self.broker, MemoryBroker):
+            invariants.check(self.broker.core)
+
+    def same_counts(self) -> None:
+        real, modelled = self.broker.stats(), self.model.stats(self.now)
+        names = set(real.topics) | set(modelled.topics)
+        for name in names:
+            assert self.counts(real.topics.get(name)) == self.counts(modelled.topics.get(name)), (
+                name
+            )
+        assert [(row.name, row.state, row.leased) for row in real.workers] == [
+            (row.name, row.state, row.leased) for row in modelled.workers
+        ]
+        assert real.revision == modelled.revision
+
+    def counts(self, topic: Any) -> tuple[object, ...]:
+        """What is compared of a topic; one that was never used counts as zeros."""
+        if topic is None:
+            return (0,) * 9
+        return (
+            topic.waiting,
+            topic.claimable,
+            topic.delayed,
+            topic.leased,
+            topic.dead,
+            topic.enqueued,
+            topic.started,
+            topic.completed,
+            topic.failed,
+        )
+
+    # --- parts -----------------------------------------------------------------------------------
+
+    def new_id(self) -> str:
+        self.ids.append(f"m{len(self.ids)}")
+        return self.ids[-1]
+
+    def some_ids(self, which: int, count: int) -> list[str]:
+        return [self.ids[(which + n) % len(self.ids)] for n in range(count)] if self.ids else []
+
+    def send(self, batch: list[Message], group: Group | None = None) -> None:
+        assert self.broker.publish(batch, group) == self.model.publish(self.now, batch, group)
+
+    def settlements(self, which: int, count: int) -> tuple[list[Settlement], list[Settlement]]:
+        """Settlements of some held claims, for the broker and for the model."""
+        real: list[Settlement] = []
+        modelled: list[Settlement] = []
+        for n in range(min(count, len(self.held))):
+            pair = self.held.pop((which + n) % len(self.held))
+            self.stale.append(pair)
+            follower = [Message(id=self.new_id(), topic="b", task="t", body=b"")]
+            for claim, into in zip(pair, (real, modelled), strict=True):
+                kinds: tuple[Settlement, ...] = (
+                    Ack(claim.ref),
+                    Ack(claim.ref, b"1", publish=follower),
+                    Later(claim.ref, 0.0, Charge.FAILURE, A_FAILURE),
+                    Later(claim.ref, LONG, Charge.NOTHING),
+                    Bury(claim.ref, Reason.FAILED, A_FAILURE),
+                    Drop(claim.ref),
+                )
+                into.append(kinds[(which // 7 + n) % len(kinds)])
+        self.last = (real, modelled)
+        return real, modelled
+
+    def drop_stale(self) -> None:
+        """Sort out the claims that the model has taken away."""
+        lost = set(
+            self.model.extend(
+                self.now, WorkerRef("nobody", ""), [claim.ref for _, claim in self.held], Beat()
+            ).lost
+        )
+        if self.turned:
+            self.broker.extend(
+                WorkerRef("nobody", ""), [claim.ref for claim, _ in self.held], Beat()
+            )
+        self.stale += [pair for pair in self.held if pair[0].id in lost]
+        self.held = [pair for pair in self.held if pair[0].id not in lost]
+
+
+def test_random_sequences_keep_every_promise(broker_name: str, tmp_path: Path) -> None:
+    machine = type("Machine", (Machine,), {"name": broker_name, "folder": tmp_path})
+    long = settings.get_current_profile_name() == "long"
+    quick, steps = (25, 40) if broker_name == "memory" else (6, 30)
+    run_state_machine_as_test(
+        machine,
+        settings=settings(
+            max_examples=settings.get_profile("long").max_examples if long else quick,
+            stateful_step_count=steps,
+            # shrinking takes minutes where a fresh queue takes part of a second
+            phases=[Phase.generate, *([Phase.shrink] if long or broker_name == "memory" else [])],
+            deadline=None,
+            database=None,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
