@@ -16,7 +16,6 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from http.server import ThreadingHTTPServer
 from typing import Final
 
 import kopf
@@ -39,6 +38,7 @@ from millgate_operator.settings import OperatorSettings, environment
 _LOG = logging.getLogger("millgate_operator")
 _PATIENCE: Final = 30.0  # seconds that an API server may take to serve our kinds
 _MISSING: Final = 5.0  # the same when it says that there are none
+_LAST_WORDS: Final = 5.0  # seconds that work under way is given at the end
 _LAG: Final = 15.0  # seconds that the event loop may be late
 
 
@@ -87,12 +87,17 @@ def _run(settings: OperatorSettings) -> int:
             return EXIT_OK
         life.leading = True
         _LOG.info("leading as %s", settings.identity)
-        threads = list(_threads(context, canary, leader if settings.lease else None))
-        for thread in threads:
+        workers = list(_workers(context))
+        for thread in [*workers, *_helpers(context, canary, leader if settings.lease else None)]:
             thread.start()
-        return _watch(context, canary, life, stop)
+        code = _watch(context, canary, life, stop)
+        _finish(context, workers)
+        return code
     finally:
-        _end(context, leader if settings.lease else None, server)
+        if settings.lease and leader.holds():
+            leader.release()
+        context.links.close_all()
+        server.shutdown()
 
 
 def _count_call(metrics: Metrics, verb: str, status: int) -> None:
@@ -133,11 +138,8 @@ def _wait_to_lead(leader: Leader, stop: threading.Event) -> bool:
     return False
 
 
-def _threads(context: Context, canary: Canary, leader: Leader | None) -> Iterator[threading.Thread]:
-    count = context.settings.workers
-
-    def work(name: str, target: partial[None]) -> threading.Thread:
-        return threading.Thread(target=target, name=name, daemon=True)
+def _workers(context: Context) -> Iterator[threading.Thread]:
+    """Those that write: into the cluster and into brokers."""
 
     def reconcile_counted(key: Key) -> float | None:
         began = context.clock.monotonic()
@@ -148,14 +150,33 @@ def _threads(context: Context, canary: Canary, leader: Leader | None) -> Iterato
             context.metrics.add("millgate_operator_reconciles_total")
             context.metrics.add("millgate_operator_reconcile_seconds_total", took)
 
+    count = context.settings.workers
     for number in range(count):
-        yield work(f"reconcile-{number}", partial(context.reconciles.run, reconcile_counted))
+        run = partial(context.reconciles.run, reconcile_counted)
+        yield threading.Thread(target=run, name=f"reconcile-{number}", daemon=True)
     for number in range(max(2, count // 2)):
-        yield work(f"look-{number}", partial(context.looks.run, partial(look, context)))
-    yield work("resync", partial(_resync, context))
-    yield work("canary", partial(_sing, context, canary))
+        run = partial(context.looks.run, partial(look, context))
+        yield threading.Thread(target=run, name=f"look-{number}", daemon=True)
+
+
+def _helpers(context: Context, canary: Canary, leader: Leader | None) -> Iterator[threading.Thread]:
+    tasks: dict[str, partial[None]] = {
+        "resync": partial(_resync, context),
+        "canary": partial(_sing, context, canary),
+    }
     if leader is not None:
-        yield work("lease", partial(_keep_leading, leader))
+        tasks["lease"] = partial(_keep_leading, leader)
+    for name, task in tasks.items():
+        yield threading.Thread(target=task, name=name, daemon=True)
+
+
+def _finish(context: Context, workers: list[threading.Thread]) -> None:
+    """Let what is under way end, so that the next leader does not meet it; not for long."""
+    context.reconciles.stop()
+    context.looks.stop()
+    until = context.clock.monotonic() + _LAST_WORDS
+    for worker in workers:
+        worker.join(max(0.0, until - context.clock.monotonic()))
 
 
 def _resync(context: Context) -> None:
@@ -196,45 +217,50 @@ def _keep_leading(leader: Leader) -> None:
 
 
 def _watch(context: Context, canary: Canary, life: Life, stop: threading.Event) -> int:
-    """kopf until it ends or `stop` is set. It ends by itself only when something is wrong."""
-    settings = kopf.OperatorSettings()
-    handlers.configure(settings, context.settings, canary)
-    stop_flag = threading.Event()
+    """Watch until `stop` is set; answers the exit code. kopf ends by itself only when something is wrong.
 
-    async def run() -> None:
-        canary.begin()
-        heart = asyncio.create_task(_beat(context, canary, life, stop, stop_flag))
+    It runs in a thread of its own, which leaves the signals to us, and is not waited for: it holds nothing.
+    """
+    ended = threading.Event()
+
+    def run() -> None:
         try:
-            await kopf.operator(
-                registry=handlers.registry(context, canary),
-                settings=settings,
-                stop_flag=stop_flag,
-                clusterwide=not context.settings.namespaces,
-                namespaces=list(context.settings.namespaces),
-            )
+            asyncio.run(_kopf(context, canary, life))
+        except Exception:  # noqa: BLE001 -- the process ends because of it, whatever it is
+            _LOG.exception("the watch failed")
         finally:
-            heart.cancel()
+            ended.set()
+            stop.set()
 
-    asyncio.run(run())
-    if stop.is_set():
+    threading.Thread(target=run, name="watch", daemon=True).start()
+    stop.wait()
+    life.stopping = True
+    if not ended.is_set():
         return EXIT_OK
     _LOG.error("the watch ended by itself; starting again is the way to go on")
     return EXIT_FAILED
 
 
-async def _beat(
-    context: Context,
-    canary: Canary,
-    life: Life,
-    stop: threading.Event,
-    stop_flag: threading.Event,
-) -> None:
+async def _kopf(context: Context, canary: Canary, life: Life) -> None:
+    settings = kopf.OperatorSettings()
+    handlers.configure(settings, context.settings, canary)
+    canary.begin()
+    heart = asyncio.create_task(_beat(context, canary, life))
+    try:
+        await kopf.operator(
+            registry=handlers.registry(context, canary),
+            settings=settings,
+            clusterwide=not context.settings.namespaces,
+            namespaces=list(context.settings.namespaces),
+        )
+    finally:
+        heart.cancel()
+
+
+async def _beat(context: Context, canary: Canary, life: Life) -> None:
     limit = context.settings.canary
     while True:
         life.beat = context.clock.monotonic()
-        if stop.is_set():
-            life.stopping = True
-            stop_flag.set()
         age = canary.age()
         if limit and age is not None and age > limit:
             _die(f"no sign of life came through the watch for {age:.0f} s")
@@ -261,20 +287,19 @@ def _answers(context: Context, canary: Canary, life: Life) -> Answers:
     return Answers(healthy, ready, metrics)
 
 
-def _end(context: Context, leader: Leader | None, server: ThreadingHTTPServer) -> None:
-    context.reconciles.stop()
-    context.looks.stop()
-    if leader is not None and leader.holds():
-        leader.release()
-    context.links.close_all()
-    server.shutdown()
-
-
 def _die(words: str) -> None:
     _LOG.critical("%s; ending at once", words)
     logging.shutdown()
     os._exit(EXIT_FAILED)
 
 
+def run() -> None:
+    """Run the operator and end the process, threads that wait for the network included."""
+    code = main()
+    logging.shutdown()
+    sys.stderr.flush()
+    os._exit(code)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    run()

@@ -36,17 +36,17 @@ def registry(context: Context, canary: Canary) -> kopf.OperatorRegistry:
         return kopf.login_via_client(**kwargs)
 
     @on.event(names.GROUP, names.VERSION, "taskqueues", registry=made, id="taskqueue")
-    def task_queue(name: str | None, namespace: str | None, **_: Any) -> None:
+    async def task_queue(name: str | None, namespace: str | None, **_: Any) -> None:
         context.reconciles.add((namespace or "", name or ""))
 
     @on.event(names.GROUP, names.VERSION, "topics", registry=made, id="topic")
-    def topic(spec: Mapping[str, Any], namespace: str | None, **_: Any) -> None:
+    async def topic(spec: Mapping[str, Any], namespace: str | None, **_: Any) -> None:
         queue = spec.get("queueRef", {}).get("name")
         if queue:
             context.reconciles.add((namespace or "", queue))
 
     @on.event("coordination.k8s.io", "v1", "leases", registry=made, id="canary")
-    def lease(name: str | None, **_: Any) -> None:
+    async def lease(name: str | None, **_: Any) -> None:
         if name == canary.name:
             canary.seen()
 
@@ -61,7 +61,7 @@ def _watch_child(
     group, version, plural = resource
 
     @kopf.on.event(group, version, plural, registry=made, id=f"child-{plural}")
-    def child(event: Mapping[str, Any], **_: Any) -> None:
+    async def child(event: Mapping[str, Any], **_: Any) -> None:
         obj, deleted = event["object"], event["type"] == "DELETED"
         meta = obj["metadata"]
         queue = (meta.get("labels") or {}).get(names.LABEL_QUEUE)

@@ -35,4 +35,6 @@ def configure(form: str, level: str) -> None:
     root.setLevel(level.upper())
     # kopf tells every event; only its troubles are news
     logging.getLogger("kopf").setLevel(logging.WARNING)
+    # it is meant to leave the signals to us
+    logging.getLogger("kopf._core.reactor.running").setLevel(logging.ERROR)
     logging.getLogger("urllib3").setLevel(logging.ERROR)
