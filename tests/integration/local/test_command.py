@@ -122,7 +122,10 @@ def test_what_it_cannot_do_is_one_line_and_an_exit_code(
         assert "Traceback" not in said
 
 
-def test_two_on_one_address_cannot_be(tmp_path: Path, key: Path) -> None:
+def test_two_on_one_address_cannot_be(
+    tmp_path: Path, key: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MILLGATE_PROBE_TIMEOUT", "300ms")  # its patience too
     path = tmp_path / "s"
     common = ("--listen", str(path), "--key-file", str(key))
     with brokerd(*common, "--data", str(tmp_path / "one")):

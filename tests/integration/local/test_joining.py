@@ -297,8 +297,11 @@ def test_on_request_it_dies_with_its_starter_but_not_with_a_child_of_it(tmp_path
     assert not daemon.path.exists()
 
 
-def test_a_second_broker_on_the_same_data_is_refused(daemon: Daemon, tmp_path: Path) -> None:
+def test_a_second_broker_on_the_same_data_is_refused(
+    daemon: Daemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     daemon.start()
+    monkeypatch.setenv("MILLGATE_PROBE_TIMEOUT", "300ms")  # its patience too
     other = replace(daemon.address, place=type(daemon.address.place)(path=tmp_path / "other.sock"))
     with pytest.raises(BrokerRefused, match="another broker works in"):
         LocalBroker(other, "millgate", 5.0).setup()
@@ -311,6 +314,20 @@ def test_a_folder_that_cannot_be_written_is_refused_with_the_way_out(
     other = replace(daemon.address, data=tmp_path / "file" / "data")
     with pytest.raises(BrokerRefused, match="--journal off"):
         LocalBroker(other, "millgate", 5.0).setup()
+
+
+def test_a_start_waits_for_a_brokerd_that_is_about_to_end(daemon: Daemon) -> None:
+    daemon.start()
+    broker = daemon.client()
+    broker.publish([a_message(id=f"m{n}", body=b"x" * 2000) for n in range(1000)])
+    pid = daemon.pid
+    for _ in range(3):
+        os.kill(pid, signal.SIGTERM)
+        broker.setup()
+        while daemon.pid == pid:
+            broker.setup()
+        pid = daemon.pid
+    assert broker.stats().topics["default"].waiting == 1000
 
 
 def test_queues_that_share_a_brokerd_do_not_meet(daemon: Daemon) -> None:

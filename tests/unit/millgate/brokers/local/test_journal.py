@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from millgate.brokers.local import snapshot
 from millgate.brokers.local.journal import Journal
+from millgate.clock import SystemClock
 from millgate.errors import BrokerRefused, BrokerUnavailable
 
 
@@ -30,7 +31,7 @@ def journal(folder: Path) -> Iterator[Journal]:
 
 
 def begun(folder: Path, smallest: int = 1000) -> Journal:
-    journal = Journal(folder, smallest)
+    journal = Journal(folder, SystemClock(), smallest=smallest)
     assert journal.snapshot() is None
     assert list(journal.records()) == []
     return journal
@@ -38,7 +39,7 @@ def begun(folder: Path, smallest: int = 1000) -> Journal:
 
 def again(folder: Path) -> tuple[bytes | None, list[bytes]]:
     """What the next life of the broker finds."""
-    journal = Journal(folder)
+    journal = Journal(folder, SystemClock())
     try:
         return journal.snapshot(), list(journal.records())
     finally:
@@ -47,7 +48,7 @@ def again(folder: Path) -> tuple[bytes | None, list[bytes]]:
 
 def test_records_come_back_in_order_over_several_lives(folder: Path) -> None:
     for life in range(3):
-        journal = Journal(folder)
+        journal = Journal(folder, SystemClock())
         assert list(journal.records()) == [b"%d-%d" % (n, m) for n in range(life) for m in range(4)]
         journal.append([b"%d-0" % life, b"%d-1" % life])
         journal.append([b"%d-2" % life, b"%d-3" % life])
@@ -152,7 +153,7 @@ def test_a_journal_that_is_not_the_last_must_be_whole(journal: Journal, folder: 
 
 def test_a_folder_has_one_broker_at_a_time(journal: Journal, folder: Path) -> None:
     with pytest.raises(BrokerRefused, match="another broker works in"):
-        Journal(folder)
+        Journal(folder, SystemClock())
 
 
 def test_files_of_others_are_refused_or_left_alone(folder: Path) -> None:

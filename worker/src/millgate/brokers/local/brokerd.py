@@ -58,17 +58,16 @@ def serve(how: Brokerd, ready: Callable[[], None], clock: Clock | None = None) -
             how.key_file
         )  # a command that names a key must find it: a mounted Secret, for example
     key.read(how.key_file, private=how.private_key)
-    with Listener(how.place) as listener:
+    with Listener(how.place, clock, how.hello_timeout) as listener:
         engine, journal = Engine(), None
         if how.data is not None:
-            journal = Journal(how.data)
+            journal = Journal(how.data, clock, how.hello_timeout)
             _recover(engine, journal)
-        try:
-            _run(how, listener, engine, journal, clock, ready)
-        finally:
-            if journal is not None:
-                _keep(engine, journal)
-                journal.close()
+        _run(how, listener, engine, journal, clock, ready)
+        # Not after an error: then what the journal says is surer than what is in memory.
+        if journal is not None:
+            _keep(engine, journal)
+            journal.close()
 
 
 def _run(

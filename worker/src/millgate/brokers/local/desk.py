@@ -25,8 +25,6 @@ _SERVER: Final = "server"
 #: Seconds after which all are woken for what the few that were woken have left.
 _SECOND_LOOK: Final = 0.05
 _SOON: Final = 0.001
-#: Ids that one call may wait for.
-_IDS: Final = 10_000
 
 log = getLogger("millgate.brokers.local")
 Send = Callable[[Connection, bytes], None]
@@ -185,7 +183,7 @@ class Desk:
                 wanted = values.to_subscription(wanted)
                 value: Any = True if core.claimable(now, wanted) else None
             else:
-                states = core.states(now, wanted[:_IDS])
+                states = core.states(now, wanted)
                 final = any(state.state.final for state in states)
                 value = reports.from_states(states) if final else None
         except (TypeError, ValueError) as error:

@@ -9,7 +9,6 @@ after it. One broker has the folder at a time, by a lock on it.
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import re
 import struct
@@ -21,6 +20,8 @@ from pathlib import Path
 from typing import Final
 
 from millgate.brokers.local import snapshot
+from millgate.brokers.local.lockfile import lock
+from millgate.clock import Clock
 from millgate.errors import BrokerRefused, BrokerUnavailable
 
 #: A journal smaller than this is not worth a snapshot, in bytes.
@@ -37,12 +38,14 @@ log = getLogger("millgate.brokers.local")
 class Journal:
     """An append-only file in a locked folder. Not safe to use from several threads."""
 
-    def __init__(self, folder: Path, smallest: int = SMALLEST) -> None:
-        """Lock the folder, made if needed. Raises BrokerRefused."""
+    def __init__(
+        self, folder: Path, clock: Clock, patience: float = 0.0, smallest: int = SMALLEST
+    ) -> None:
+        """Lock the folder, made if needed, waiting `patience` seconds for it. Raises BrokerRefused."""
         self.folder = folder
         self.number = 0
         self._smallest = self._threshold = smallest
-        self._lock = _lock(folder)
+        self._lock = _locked(folder, clock, patience)
         self._file = -1
         self._end = 0  # bytes that are known to be stored
         self._chain = 0
@@ -147,22 +150,19 @@ class Journal:
         return BrokerUnavailable(f"{text}. Nothing of this call was stored")
 
 
-def _lock(folder: Path) -> int:
+def _locked(folder: Path, clock: Clock, patience: float) -> int:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        return lock(
+            folder / "lock",
+            clock,
+            patience,
+            f"another broker works in {folder}; stop it, or name another folder with --data",
+        )
     except OSError as error:
         raise BrokerRefused(
             f"cannot write in {folder}: {error.strerror}; name another folder with --data, or --journal off"
         ) from error
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(handle)
-        raise BrokerRefused(
-            f"another broker works in {folder}; stop it, or name another folder with --data"
-        ) from error
-    return handle
 
 
 def _files(folder: Path, kind: str) -> dict[int, Path]:

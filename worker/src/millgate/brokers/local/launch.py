@@ -6,22 +6,22 @@ it is within a bounded time, and what is not a broker with this key is told apar
 
 from __future__ import annotations
 
-import fcntl
 import json
+import logging
 import os
 import select
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from logging import getLogger
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
 from millgate.brokers.local import handshake
 from millgate.brokers.local.address import Address, private_folder
 from millgate.brokers.local.link import Absent, Hangup, connect
+from millgate.brokers.local.lockfile import lock
 from millgate.clock import Clock
 from millgate.errors import BrokerRefused, BrokerTimeout, BrokerUnavailable, ForeignPeer
 
@@ -29,7 +29,7 @@ _HANGUPS: Final = 3  # a broker that stops hangs up too, but not again and again
 _PAUSE: Final = 0.02
 _LOG_BOUND: Final = 2**20  # bytes of the log after which a new start begins it anew
 
-log = getLogger("millgate.brokers.local")
+log = logging.getLogger("millgate.brokers.local")
 _reported: set[tuple[int, str, int, str]] = set()
 _reporting = threading.Lock()
 
@@ -41,22 +41,25 @@ def ensure(address: Address, clock: Clock, deadline: float) -> None:
     """
     end = clock.monotonic() + max(deadline, address.probe_timeout)
     try:
-        info = probe(address, clock)
+        _report(address, _joined(address, clock, end))
+    except (BrokerTimeout, BrokerRefused) as error:
+        _once(address, 0, error.reason, logging.WARNING, str(error))
+        raise
+
+
+def _joined(address: Address, clock: Clock, end: float) -> Mapping[str, Any]:
+    try:
+        return probe(address, clock)
     except Absent as absent:
-        if not address.place.here:
+        if not address.place.here or address.tls:
             raise BrokerUnavailable(
                 f"{absent}; start one there: millgate brokerd --listen HOST:PORT --key-file FILE"
             ) from absent
-    else:
-        _report(address, info)
-        return
     with _alone(address, clock, end):
-        try:
-            info = probe(address, clock)
-        except Absent:
-            _start(address, clock, end)
-            info = probe(address, clock)
-    _report(address, info)
+        with suppress(Absent):
+            return probe(address, clock)  # somebody was quicker
+        _start(address, clock, end)
+        return probe(address, clock)
 
 
 def probe(address: Address, clock: Clock) -> Mapping[str, Any]:
@@ -97,30 +100,19 @@ def probe(address: Address, clock: Clock) -> Mapping[str, Any]:
 def _alone(address: Address, clock: Clock, end: float) -> Iterator[None]:
     """Only one process at a time starts a broker at an address."""
     path = _folder(address) / f"{_name(address)}.start"
+    slow = f"another process takes too long to start the broker at {address.place}"
     try:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        handle = lock(path, clock, end - clock.monotonic(), slow)
+    except BrokerRefused as error:
+        raise BrokerTimeout(slow) from error
     except OSError as error:
         raise BrokerRefused(
             f"cannot start a broker at {address.place}: {path}: {error.strerror}"
         ) from error
     try:
-        while not _locked(handle):
-            if clock.monotonic() >= end:
-                raise BrokerTimeout(
-                    f"another process takes too long to start the broker at {address.place}"
-                )
-            clock.sleep(_PAUSE)
         yield
     finally:
         os.close(handle)
-
-
-def _locked(handle: int) -> bool:
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _start(address: Address, clock: Clock, end: float) -> None:
@@ -190,12 +182,16 @@ def _report(address: Address, info: Mapping[str, Any]) -> None:
         state, text = "orphan", "took over the broker at %s (pid %s): who started it has ended"
     else:
         state, text = "sibling", "joined the broker at %s (pid %s) of a living process"
-    entry = (os.getpid(), str(address.place), int(pid or 0), state)
+    _once(address, int(pid or 0), state, logging.INFO, text % (address.place, pid))
+
+
+def _once(address: Address, pid: int, state: str, level: int, text: str) -> None:
+    entry = (os.getpid(), str(address.place), pid, state)
     with _reporting:
         if entry in _reported:
             return
         _reported.add(entry)
-    log.info(text, address.place, pid, extra={"state": state})
+    log.log(level, "%s", text, extra={"state": state})
 
 
 def _folder(address: Address) -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import socket
 import stat
@@ -11,6 +10,8 @@ from types import TracebackType
 from typing import Final
 
 from millgate.brokers.local.address import Place
+from millgate.brokers.local.lockfile import lock
+from millgate.clock import Clock
 from millgate.errors import BrokerRefused
 
 _BACKLOG: Final = 1024
@@ -19,14 +20,14 @@ _BACKLOG: Final = 1024
 class Listener:
     """A listening socket; for a path also the lock that tells a killed broker's socket from a living one's."""
 
-    def __init__(self, place: Place) -> None:
-        """Take the address. Raises BrokerRefused when somebody has it."""
+    def __init__(self, place: Place, clock: Clock, patience: float) -> None:
+        """Take the address. Raises BrokerRefused when somebody has it for longer than `patience` seconds."""
         self.place = place
         self._lock = -1
         if place.path is None:
             self.socket = _listen_tcp(place)
         else:
-            self._lock = _lock(place.path)
+            self._lock = _locked(place.path, clock, patience)
             try:
                 self.socket = _listen_unix(place.path)
             except BaseException:
@@ -49,18 +50,12 @@ class Listener:
             os.close(self._lock)
 
 
-def _lock(path: Path) -> int:
+def _locked(path: Path, clock: Clock, patience: float) -> int:
     name = path.with_name(path.name + ".lock")
     try:
-        handle = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        return lock(name, clock, patience, f"a broker listens at {path} already")
     except OSError as error:
         raise BrokerRefused(f"cannot listen at {path}: {name}: {error.strerror}") from error
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(handle)
-        raise BrokerRefused(f"a broker listens at {path} already") from error
-    return handle
 
 
 def _listen_unix(path: Path) -> socket.socket:

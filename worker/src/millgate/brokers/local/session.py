@@ -19,7 +19,7 @@ from millgate.brokers.local.address import Address
 from millgate.brokers.local.link import Hangup, Link, connect
 from millgate.brokers.local.waker import Waker
 from millgate.clock import Clock
-from millgate.errors import BrokerUnavailable, PayloadTooLarge
+from millgate.errors import BrokerRefused, BrokerUnavailable, PayloadTooLarge
 
 _IDLE: Final = 4  # connections kept when nobody uses them
 _FIRST_PAUSE: Final = 0.05
@@ -53,7 +53,7 @@ class Session:
         try:
             return self._repeat(number, payload, end, patience)
         finally:
-            self._outstanding.discard(number)
+            self._forget(number)
 
     def park(self, verb: str, *args: Any, timeout: float, waker: Waker | None = None) -> Any:
         """Ask for something that the broker answers later, at the latest after `timeout` seconds.
@@ -79,7 +79,7 @@ class Session:
                 failures += 1
                 self._pause(failures, waker)
             finally:
-                self._outstanding.discard(number)
+                self._forget(number)
             if waker is not None and waker.rung():
                 return True
             now = self.clock.monotonic()
@@ -115,8 +115,12 @@ class Session:
         try:
             return number, _packed(number, settled, verb, args)
         except BaseException:
-            self._outstanding.discard(number)
+            self._forget(number)
             raise
+
+    def _forget(self, number: int) -> None:
+        with self._lock:
+            self._outstanding.discard(number)
 
     def _repeat(self, number: int, payload: bytes, end: float, patience: float) -> Any:
         failures = 0
@@ -167,7 +171,7 @@ class Session:
 
     def _take(self, end: float) -> Link:
         if self._closed:
-            raise BrokerUnavailable("this broker object was closed; open another")
+            raise BrokerRefused("this broker object was closed; open another")
         with self._lock:
             if self._idle:
                 return self._idle.pop()
