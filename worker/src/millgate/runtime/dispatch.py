@@ -64,49 +64,50 @@ class Dispatcher:
 
     def hand_out(self, children: Collection[Child]) -> None:
         """Give waiting runs to children: first to whoever can start one now, then as buffer for short ones."""
-        now = self._clock.monotonic()
-        frames: dict[int, list[Any]] = {}
-        while self._waiting:
-            child = self._choose(children, self._waiting[0], frames, now)
-            if child is None:
-                break
-            run = self._waiting.popleft()
-            self._put(child, run)
-            frames.setdefault(child.key, []).append(
-                wire.job(run.seq, run.claim, run.gathered, run.payload_max)
-            )
-        by_key = {child.key: child for child in children}
-        for key, jobs in frames.items():
-            by_key[key].send(wire.encode(["run", jobs]))
+        if not self._waiting:
+            return
+        ready = [child for child in children if child.phase is Phase.READY and child.left != 0]
+        ready.sort(key=lambda child: len(child.runs))
+        frames: list[tuple[Child, list[Any]]] = [(child, []) for child in ready]
+        self._fill_slots(frames)
+        if self._waiting and frames:
+            now = self._clock.monotonic()
+            share = -(-len(self._waiting) // len(frames))
+            for child, jobs in frames:
+                if self.flows(child, now):
+                    self._buffer(child, jobs, share)
+        for child, jobs in frames:
+            if jobs:
+                child.send(wire.encode(["run", jobs]))
 
-    def _put(self, child: Child, run: Run) -> None:
+    def _fill_slots(self, frames: list[tuple[Child, list[Any]]]) -> None:
+        for _ in range(self._slots):
+            for child, jobs in frames:
+                if not self._waiting:
+                    return
+                if len(child.runs) < self._slots and child.left != 0:
+                    jobs.append(self._put(child))
+
+    def _buffer(self, child: Child, jobs: list[Any], share: int) -> None:
+        """Top up what a child has ahead; not one by one, so a child that still has a good part gets nothing."""
+        more = len(child.runs) - self._slots
+        for given in range(min(share, FRAME - len(jobs))):
+            if not self._waiting or child.left == 0:
+                return
+            room = min(BUFFERED, self._ahead(self._waiting[0]))
+            if more + given >= room or (not jobs and more > room // 2):
+                return
+            jobs.append(self._put(child))
+
+    def _put(self, child: Child) -> list[Any]:
+        run = self._waiting.popleft()
         self._last += 1
         run.seq = self._last
         child.runs[run.seq] = run
         child.lease = min(child.lease or run.claim.lease, run.claim.lease)
         if child.left is not None:
             child.left -= 1
-
-    def _choose(
-        self, children: Collection[Child], run: Run, frames: dict[int, list[Any]], now: float
-    ) -> Child | None:
-        ready = [child for child in children if child.phase is Phase.READY and child.left != 0]
-        if not ready:
-            return None
-        child = min(ready, key=lambda child: len(child.runs))
-        if len(child.runs) < self._slots:
-            return child
-        room = min(BUFFERED, self._ahead(run), 2 * FRAME)
-        for child in sorted(ready, key=lambda child: len(child.runs)):
-            more = len(child.runs) - self._slots
-            # a child that still has a frame to go is not fed one by one
-            if (
-                more < room
-                and (child.key in frames or more <= room // 2)
-                and self.flows(child, now)
-            ):
-                return child if len(frames.get(child.key, ())) < FRAME else None
-        return None
+        return wire.job(run.seq, run.claim, run.gathered, run.terms.payload_max)
 
     def _ahead(self, run: Run) -> int:
         return ahead(self._runtimes.expect(run.task), self._slots, MOST)

@@ -169,7 +169,6 @@ class Floor:
         run = child.runs.pop(seq, None)
         if run is None:
             return
-        child.read_output()
         child.capture.end()
         try:
             outcome = wire.load_outcome(fields)

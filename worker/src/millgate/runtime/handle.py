@@ -65,7 +65,8 @@ class Child:
         self._out: deque[memoryview] = deque()
         self._reactor = reactor
         reactor.add(spawned.link.fileno(), self._on_link)
-        reactor.add(spawned.output, self._on_output)
+        # what is printed before a result is there before it
+        reactor.add(spawned.output, self._on_output, first=True)
         reactor.add(spawned.pidfd, self._on_exit)
 
     # --- the link --------------------------------------------------------------------------------

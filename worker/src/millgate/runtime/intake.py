@@ -22,7 +22,7 @@ from millgate.spec import TaskWire
 #: Times that a message may be given back because nobody knows its task; with the waits between them, hours.
 UNKNOWN_LIMIT: Final = 250
 _UNKNOWN_FIRST, _UNKNOWN_LONGEST = 1.0, 60.0
-_NO_TERMS: Final = Terms(None, 0.0, RetryPolicy())
+_NO_TERMS: Final = Terms(None, 0.0, RetryPolicy(), None)
 
 
 def unknown_task(task: str, interruptions: int) -> Outcome:
@@ -47,7 +47,9 @@ class Intake:
         clock: Clock,
     ) -> None:
         self.tasks: Mapping[str, TaskWire] = {}
+        self._known = (-1, 0)  # revision and tasks that `_usual` was made from
         self.unknown: dict[str, int] = {}  # names turned away and how often, for the status
+        self._usual: dict[tuple[str, str], Terms] = {}  # of sends that set nothing themselves
         self._connection = connection
         self._ledger = ledger
         self._policies = policies
@@ -59,6 +61,9 @@ class Intake:
         """The runs to start, entered in the ledger; the others are settled already. Raises BrokerError."""
         if revision != self._policies.revision:
             self._policies.refresh(self._connection.broker)
+        if self._known != (self._policies.revision, id(self.tasks)):
+            self._known = (self._policies.revision, id(self.tasks))
+            self._usual.clear()
         now = self._clock.monotonic()
         runs = []
         for claim in claims:
@@ -79,14 +84,21 @@ class Intake:
             self._note_unknown(head.task)
             self._turn_away(claim, head.task, unknown_task(head.task, claim.interruptions), now)
             return None
-        policy = self._policies.of(claim.topic)
-        run = self._run(claim, head, now, resolve(head.options, task, policy))
-        run.payload_max = policy.payload_max
+        run = self._run(claim, head, now, self._terms_of(head, task, claim.topic))
         if head.gather:
             run.gathered = [
                 dump_state(state) for state in self._connection.broker.states(head.gather)
             ]
         return run
+
+    def _terms_of(self, head: Head, task: TaskWire, topic: str) -> Terms:
+        if not head.options.empty:
+            return resolve(head.options, task, self._policies.of(topic))
+        known = self._usual.get((head.task, topic))
+        if known is None:
+            known = resolve(head.options, task, self._policies.of(topic))
+            self._usual[head.task, topic] = known
+        return known
 
     def _run(self, claim: Claim, head: Head, now: float, terms: Terms) -> Run:
         run = Run(claim, head.task, terms, arrived=now, expires=now + claim.lease)

@@ -26,7 +26,6 @@ class Run:
     task: str
     terms: Terms
     gathered: list[Any] | None = None
-    payload_max: int | None = None
     arrived: float = 0.0  # monotonic, when it was claimed
     expires: float = 0.0  # monotonic, when the broker may give it to another; moved by renewals
     seq: int = 0  # its number in the child that has it; 0: in none
@@ -54,6 +53,9 @@ class Ledger:
     _held: dict[str, Run] = field(default_factory=dict)  # by token
     _out: list[Entry] = field(default_factory=list)
     _active: int = 0
+    _shortest: float | None = (
+        None  # of all that came since nothing was held, or since the last renewal
+    )
 
     def add(self, runs: Iterable[Run]) -> None:
         """Claims that the broker handed over."""
@@ -61,6 +63,8 @@ class Ledger:
             for run in runs:
                 self._held[run.claim.token] = run
                 self._active += 1
+                if self._shortest is None or run.claim.lease < self._shortest:
+                    self._shortest = run.claim.lease
 
     def settle(self, run: Run, settlement: Settlement) -> None:
         """The run has ended; a second end of the same run changes nothing."""
@@ -112,7 +116,9 @@ class Ledger:
     def runs(self) -> list[Run]:
         """All of them, at this moment."""
         with self._lock:
-            return list(self._held.values())
+            runs = list(self._held.values())
+            self._shortest = min((run.claim.lease for run in runs), default=None)
+            return runs
 
     @property
     def active(self) -> int:
@@ -130,6 +136,5 @@ class Ledger:
         return not self._held
 
     def shortest_lease(self) -> float | None:
-        """The shortest lease among the claims held, in seconds; None: nothing is held."""
-        with self._lock:
-            return min((run.claim.lease for run in self._held.values()), default=None)
+        """The shortest lease among the claims held, or a shorter one that was; None: nothing is held."""
+        return self._shortest if self._held else None

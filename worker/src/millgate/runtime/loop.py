@@ -26,7 +26,9 @@ _WAIT: Final = 30.0
 #: A retry or delayed message due within this many seconds keeps a burst going.
 _BURST_WAIT: Final = 30.0
 #: Seconds that results may gather, when the next ones come at once anyway.
-_GATHER: Final = 0.002
+_GATHER: Final = 0.001
+#: So many runs in hand are a flow; so many results are a batch.
+_FLOW: Final = 24
 _REFUSED_PAUSE: Final = 5.0
 
 
@@ -76,7 +78,8 @@ class Loop:
 
     def wake(self) -> None:
         """There is something to settle, or room."""
-        self._bell.set()
+        if not self._bell.is_set():
+            self._bell.set()
         if self._in_broker:
             self._connection.broker.interrupt()
 
@@ -139,8 +142,9 @@ class Loop:
 
     def _take(self, room: int) -> list[Entry]:
         """What is to be settled. While much is in flight and little has ended, a moment makes one call of many."""
-        if self._ledger.active > 8 and 4 * room < self.target and self._ledger.waiting < 8:
-            self._bell.wait(_GATHER)
+        flows = self._ledger.active > _FLOW and 2 * room < self.target
+        if flows and self._ledger.waiting < _FLOW:
+            self._clock.sleep(_GATHER)
         held, self._held_back = self._held_back, []
         return held + self._ledger.take()
 

@@ -20,12 +20,23 @@ class Reactor:
         self._epoll = select.epoll()
         self._callbacks: dict[int, Callable[[int], None]] = {}
         self._posted: deque[Callable[[], None]] = deque()
+        self._first: set[int] = set()
+        self._rung = False
         self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self.add(self._bell, self._answer_bell)
 
-    def add(self, descriptor: int, callback: Callable[[int], None], mask: int = READ) -> None:
-        """Call `callback(events)` whenever the descriptor is ready."""
+    def add(
+        self,
+        descriptor: int,
+        callback: Callable[[int], None],
+        mask: int = READ,
+        *,
+        first: bool = False,
+    ) -> None:
+        """Call `callback(events)` whenever the descriptor is ready; `first`: before others of the same moment."""
         self._callbacks[descriptor] = callback
+        if first:
+            self._first.add(descriptor)
         self._epoll.register(descriptor, mask)
 
     def want(self, descriptor: int, mask: int) -> None:
@@ -34,6 +45,7 @@ class Reactor:
 
     def remove(self, descriptor: int) -> None:
         """Forget a descriptor, before it is closed."""
+        self._first.discard(descriptor)
         if self._callbacks.pop(descriptor, None) is not None:
             self._epoll.unregister(descriptor)
 
@@ -44,12 +56,19 @@ class Reactor:
 
     def wake(self) -> None:
         """Make `turn` return; from any thread and from signal handlers."""
+        if self._rung:
+            return
+        self._rung = True
         with suppress(BlockingIOError):  # full: it is awake already
             os.eventfd_write(self._bell, 1)
 
     def turn(self, timeout: float) -> None:
         """Wait at most `timeout` seconds for something, then do it."""
-        for descriptor, events in self._epoll.poll(timeout):
+        ready = self._epoll.poll(timeout)
+        self._rung = False  # what is posted from here on rings again
+        if len(ready) > 1 and self._first:
+            ready.sort(key=lambda pair: pair[0] not in self._first)
+        for descriptor, events in ready:
             callback = self._callbacks.get(descriptor)
             if callback is not None:  # an earlier callback may have removed it
                 callback(events)

@@ -64,24 +64,19 @@ class Station:
 
     def take(self, fields: list[Any]) -> tuple[int, Job | Outcome] | None:
         """Take up one job: its number, and the job or what makes it impossible; None: it was taken back."""
-        seq, claim, gathered, payload_max = wire.claim_of(fields)
+        seq: int = fields[0]
         if not self.table.take(seq, self.clock.monotonic()):
             self.link.send(["left", seq])
             return None
         try:
-            message = claim.message()
+            _, message, counts, gathered, payload_max = wire.load_job(fields)
             states = None if gathered is None else _states(gathered)
         except NotDecodable as error:
             failure = Failure("millgate.errors.NotDecodable", str(error))
             return seq, Rejected(failure, Reason.UNDECODABLE)
+        attempt, failures, losses, interruptions = counts
         job = Job(
-            message,
-            attempt=claim.attempt,
-            failures=claim.failures,
-            losses=claim.losses,
-            interruptions=claim.interruptions,
-            gathered=states,
-            payload_max=payload_max,
+            message, attempt, failures, losses, interruptions, states, payload_max=payload_max
         )
         return seq, job
 

@@ -17,9 +17,10 @@ class Terms:
     soft: float | None
     hard: float
     retry: RetryPolicy
+    payload_max: int | None  # bytes of the record of the next step of a chain
 
 
 def resolve(options: Options, task: TaskWire, topic: TopicPolicy) -> Terms:
     """The terms of one run of a task."""
     soft, hard = task.timeouts(options, topic)
-    return Terms(soft, hard, task.retry_policy(options, topic))
+    return Terms(soft, hard, task.retry_policy(options, topic), topic.payload_max)

@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgpack
 
 from millgate.errors import NotDecodable
-from millgate.message import Claim, pack, unpack
+from millgate.message import Claim, Message, pack, unpack
 from millgate.outcome import (
     Cancelled,
     Died,
@@ -135,28 +135,20 @@ def job(
     ]
 
 
-def claim_of(fields: list[Any]) -> tuple[int, Claim, list[Any] | None, int | None]:
-    """What `job` wrote: number, claim (without token), states that go in first, bound. Raises NotDecodable."""
+def load_job(fields: list[Any]) -> tuple[int, Message, list[int], list[Any] | None, int | None]:
+    """What `job` wrote: number, message, [attempt, failures, losses, interruptions], states that go in first, bound.
+
+    Raises NotDecodable.
+    """
     try:
-        seq, id_, topic, record, attempt, failures, losses, interruptions = fields[:8]
+        seq, id_, topic, record, *counts = fields[:8]
         priority, key, result_ttl, group, gathered, payload_max = fields[8:]
     except ValueError as error:
         raise NotDecodable(f"not a job: {error}") from error
     claim = Claim(
-        id_,
-        topic,
-        "",
-        record,
-        attempt=attempt,
-        failures=failures,
-        losses=losses,
-        interruptions=interruptions,
-        priority=priority,
-        key=key,
-        result_ttl=result_ttl,
-        group=group,
+        id_, topic, "", record, priority=priority, key=key, result_ttl=result_ttl, group=group
     )
-    return seq, claim, gathered, payload_max
+    return seq, claim.message(), counts, gathered, payload_max
 
 
 # --- outcomes ------------------------------------------------------------------------------------
