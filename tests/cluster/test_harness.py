@@ -243,7 +243,7 @@ def test_a_service_is_reached_by_its_name(shell: Cluster, namespace: str) -> Non
         f"$(nslookup -type=a {name} | awk '/^Address/ {{ found = $2 }} END {{ print found }}')"
     )
     request = r"printf 'GET /index.html HTTP/1.0\r\n\r\n'"
-    ask = f"until {request} | nc -w 2 {address} 80 | grep found; do sleep 0.2; done"
+    ask = f"until {request} | nc -w 2 {address} 80 2>/dev/null | grep found; do sleep 0.2; done"
     shell.apply(
         service,
         a_pod("web", "sh", "-c", serve, app="web"),

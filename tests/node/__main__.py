@@ -93,7 +93,7 @@ def _down(arguments: argparse.Namespace) -> None:
     for name in names:
         found = instance.find(name)
         if found is not None:
-            found.end()
+            found.end(wait=True)
             _say(f"{name} is down")
     instance.sweep(_say)
 

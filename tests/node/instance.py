@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import shutil
 import signal
 import socket
 import sys
@@ -15,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from node import cache, cgroups, packages, programs, settings, setup
+from node import cache, cgroups, packages, programs, settings, setup, trash
 from node.cache import Say
 from node.components import components
 from node.layout import MOST_NODES, Layout, complaint
@@ -83,13 +82,15 @@ class Instance:
             if name in names and state["pid"] is None:
                 raise InstanceFailed(f"{name} ended with code {state['code']}:\n{self.log(name)}")
 
-    def end(self) -> None:
-        """End all that runs in it and remove all that it made."""
+    def end(self, *, wait: bool = False) -> None:
+        """End all that runs in it and remove all that it made; wait: until its files are deleted, too."""
         self.init.kill()
         self.top.kill()
         with suppress(ChildProcessError):
             os.waitpid(self.top.pid, 0)  # when it is our child, nobody else collects it
-        _remove(self.layout.folder, self.layout.cgroup)
+        deleting = _remove(self.layout.folder, self.layout.cgroup)
+        if wait:
+            trash.wait(deleting)
 
     def _ask(self, **request: object) -> dict[str, Any]:
         try:
@@ -143,6 +144,7 @@ def _sweep() -> None:
         owners = [Identity(**record[who]) for who in ("maker", "init") if who in record]
         if not any(owner.is_alive() for owner in owners):
             _remove(folder, record["layout"]["cgroup"] if "layout" in record else None)
+    trash.empty()
     for name in cgroups.left_over():
         cgroups.remove(name)
 
@@ -301,10 +303,11 @@ def _record(folder: Path) -> dict[str, Any] | None:
     return record
 
 
-def _remove(folder: Path, cgroup: str | None) -> None:
-    shutil.rmtree(folder, ignore_errors=True)
+def _remove(folder: Path, cgroup: str | None) -> int | None:
+    """Remove an instance's folder and control group; the process that deletes the files."""
+    deleting = trash.throw_away(folder)
     deadline = time.monotonic() + 10
+    # the kernel takes a moment to let go of a group whose processes were killed
     while cgroup is not None and not cgroups.remove(cgroup) and time.monotonic() < deadline:
-        time.sleep(
-            0.05
-        )  # the kernel takes a moment to let go of a group whose processes were killed
+        time.sleep(0.05)
+    return deleting
