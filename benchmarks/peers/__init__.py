@@ -71,7 +71,12 @@ class Peer:
         """Tasks a second, from the first that ran to the last."""
         with tempfile.TemporaryDirectory(prefix="mg-peer-") as name:
             counter = Path(name) / "counter"
-            environ = {**os.environ, "COUNTER": str(counter), "PYTHONPATH": str(_APPS)}
+            environ = {
+                **os.environ,
+                "COUNTER": str(counter),
+                "TASKS": str(tasks),
+                "PYTHONPATH": str(_APPS),
+            }
             self._run(environ, "enqueue", url, str(tasks))
             counter.unlink(missing_ok=True)
             count = children if self.processes else 1
@@ -160,5 +165,6 @@ PEERS = (
         "local",
         ("fastpluggy", "fastpluggy-tasks-worker"),
         "fastpluggy_app.py",
+        processes=False,
     ),
 )
