@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import traceback
 from typing import TYPE_CHECKING
 
 from millgate.errors import AppNotLoaded
@@ -35,6 +34,8 @@ def load_app(path: str) -> App:
 
 def _where(error: BaseException) -> str:
     """Class, message, and the innermost place of an import's error."""
+    import traceback  # what it brings is only needed for an error
+
     name = type(error).__name__
     text = " ".join(str(error).split())
     frames = [

@@ -6,7 +6,7 @@ falls to the supervisor only when the child has died. So a stranger among one's 
 
 from __future__ import annotations
 
-import ctypes
+import importlib
 import os
 import signal
 from collections.abc import Collection, Iterable
@@ -20,10 +20,11 @@ _OWN_LINKS: Final = 2
 
 
 def _prctl(option: int, value: int) -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number), f"prctl({option})")
+    # the core of ctypes: the package around it would cost every child half a megabyte
+    core = importlib.import_module("_ctypes")
+    function = core.dlsym(core.dlopen(None, 0), "prctl")
+    if core.call_function(function, (option, value, 0, 0, 0)) != 0:
+        raise OSError(f"prctl({option}, {value}) failed")
 
 
 def become_subreaper() -> None:
