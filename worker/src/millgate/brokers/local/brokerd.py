@@ -50,6 +50,8 @@ def serve(how: Brokerd, ready: Callable[[], None], clock: Clock | None = None) -
     Raises BrokerRefused and its kinds when it cannot begin.
     """
     clock = clock or SystemClock()
+    # A long backlog is a heap of small objects without cycles: looking through all of it would stop every caller.
+    gc.set_threshold(20_000, 50, 1000)
     resource.setrlimit(resource.RLIMIT_NOFILE, (_files(), _hard_limit()))
     if how.private_key:
         private_folder(how.key_file.parent)
@@ -88,9 +90,6 @@ def _run(
     server.info = _info(how)
     server.hello_timeout = how.hello_timeout
     server.tls = _tls(how)
-    # A long backlog is a heap of small objects without cycles: looking through all of it would stop every caller.
-    gc.freeze()
-    gc.set_threshold(20_000, 50, 1000)
     _stop_on_signals(server)
     _watch_starter(how, server)
     log.info("serving at %s, data in %s", how.place, how.data or "memory only")
@@ -115,7 +114,6 @@ def _recover(engine: Engine, journal: Journal) -> None:
         ) from error
     if count:
         log.info("read %d records of the journal in %s", count, journal.folder)
-        _keep(engine, journal)
 
 
 def _keep(engine: Engine, journal: Journal) -> None:

@@ -69,7 +69,9 @@ class Journal:
         found = _files(self.folder, "journal")
         numbers = sorted(number for number in found if number >= self.number)
         for number in numbers:
-            yield from _read(found[number], last=number == numbers[-1])
+            for record in _read(found[number], last=number == numbers[-1]):
+                self._threshold = 0  # reading it again took time: a snapshot is due at once
+                yield record
             self.number = number
         try:
             self._begin(self.number + 1)
