@@ -365,7 +365,7 @@ class Machine(RuleBasedStateMachine):
 def test_random_sequences_keep_every_promise(broker_name: str, tmp_path: Path) -> None:
     machine = type("Machine", (Machine,), {"name": broker_name, "folder": tmp_path})
     long = settings.get_current_profile_name() == "long"
-    quick, steps = (25, 40) if broker_name == "memory" else (6, 30)
+    quick, steps = (60, 40) if broker_name == "memory" else (6, 30)
     run_state_machine_as_test(
         machine,
         settings=settings(

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from millgate.brokers.core import dead
+from millgate.brokers.core.line import Line
 from millgate.brokers.core.place import enter, remove
-from millgate.brokers.core.row import DELAYED, LANE, LEASED, PARKED, Row
+from millgate.brokers.core.row import DELAYED, GONE, LANE, LEASED, PARKED, Row
 from millgate.brokers.core.store import Store
 from millgate.brokers.core.topic import Topic
 from millgate.errors import InvalidInput
@@ -79,21 +80,25 @@ def _gating(policy: TopicPolicy) -> tuple[object, ...]:
 
 
 def _regate(store: Store, now: float, topic: Topic) -> None:
-    """Let every row pass the new gates: what runs takes its slot first, then what waits, in order."""
+    """Let every row pass the new gates: what has started takes its slot first, then the others in order."""
     rows = [row for row in store.rows.values() if row.topic is topic]
-    waiting = sorted((row for row in rows if row.where in (LANE, PARKED)), key=lambda row: row.rank)
-    for row in waiting:
+    waiting = [
+        (row.ready if row.where == LANE else now, row)
+        for row in rows
+        if row.where in (LANE, PARKED)
+    ]
+    for _, row in waiting:
         _lift(store, row, now)
     topic.gates.clear()
+    topic.line = Line()
     for row in rows:
         row.gate, row.holds = None, False
-        if row.where == LEASED or (row.where == DELAYED and row.attempt):
+        if row.where == LEASED or (row.where in (DELAYED, GONE) and row.attempt):
             _occupy(topic, row)
-    for row in waiting:
+    # as they entered, so that the ages stay in order; a gate puts the better ranked first by itself
+    for ready, row in sorted(waiting, key=lambda entry: (entry[0], entry[1].rank)):
         store.rows[row.id] = row
-        if row.attempt:
-            _occupy(topic, row)
-        enter(store, row, row.ready or now)
+        enter(store, row, ready)
 
 
 def _lift(store: Store, row: Row, now: float) -> None:

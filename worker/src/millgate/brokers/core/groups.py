@@ -135,7 +135,8 @@ def _close_if_complete(store: Store, now: float, gathering: Gathering) -> None:
     if gathering.pending or gathering.buried:
         return
     callback = gathering.callback
-    if not (gathering.failed and gathering.require_all):
+    taken = results.is_known(store, callback.id)  # somebody published this id meanwhile
+    if taken or not (gathering.failed and gathering.require_all):
         forget(store, gathering)
         publish.follow(store, now, [callback])
         return

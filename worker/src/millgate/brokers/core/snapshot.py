@@ -13,7 +13,7 @@ from millgate.brokers.core.place import enter, later
 from millgate.brokers.core.rate import Bucket
 from millgate.brokers.core.registry import Worker
 from millgate.brokers.core.results import Ended
-from millgate.brokers.core.row import DELAYED, GONE, LEASED, Row, seq_of
+from millgate.brokers.core.row import DELAYED, GONE, LEASED, PARKED, Row, seq_of
 from millgate.brokers.core.store import Held, Store
 from millgate.errors import NotDecodable
 from millgate.fleet import Beat, WorkerInfo, WorkerRef
@@ -203,8 +203,8 @@ def _load_rows(store: Store, value: Any) -> None:
             store.expiries.set(row.id, row, row.expires)
         if row.holds:
             _occupy(row)
-    # as they entered, so that the ages stay in order
-    for row in sorted(rows, key=lambda row: (row.ready, row.rank)):
+    # lanes first and as they entered, so that their ages stay in order; the parked find no free slot
+    for row in sorted(rows, key=lambda row: (row.where == PARKED, row.ready, row.rank)):
         if row.where == DELAYED:
             later(store, row, row.due)
         elif row.where != GONE:
