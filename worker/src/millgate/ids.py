@@ -7,7 +7,7 @@ import re
 import struct
 
 #: What a caller may give as an id of its own.
-TASK_ID = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._:/-]{0,127}$")
+TASK_ID = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._:/-]{0,127}\Z")
 
 
 def new_id(now: float) -> str:

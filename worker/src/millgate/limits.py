@@ -9,8 +9,9 @@ from typing import Final
 from millgate.errors import InvalidInput
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
-_SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_BYTES = re.compile(r"^(\d+(?:\.\d+)?)(Ki|Mi|Gi|Ti|k|M|G|T)?$")
+#: Milliseconds, so that "51ms" is read as the float that is nearest to 0.051.
+_UNITS: Final = {"ms": 1.0, "s": 1e3, "m": 60e3, "h": 3600e3, "d": 86400e3}
+_BYTES = re.compile(r"^(\d+(?:\.\d+)?)(Ki|Mi|Gi|Ti|k|M|G|T)?\Z")
 _FACTOR: Final = {
     None: 1,
     "k": 10**3,
@@ -22,7 +23,7 @@ _FACTOR: Final = {
     "Gi": 2**30,
     "Ti": 2**40,
 }
-_PERCENT = re.compile(r"^(\d{1,3})%$")
+_PERCENT = re.compile(r"^(\d{1,3})%\Z")
 
 
 def parse_duration(text: str | float) -> float:
@@ -36,7 +37,7 @@ def parse_duration(text: str | float) -> float:
     parts = _DURATION.findall(text)
     if not parts or "".join(number + unit for number, unit in parts) != text:
         raise InvalidInput(f"{text!r} is not a duration; write it like 90s, 15m, 1h30m or 250ms")
-    return sum(float(number) * _SECONDS[unit] for number, unit in parts)
+    return sum(float(number) * _UNITS[unit] for number, unit in parts) / 1000
 
 
 def format_duration(seconds: float) -> str:
@@ -117,12 +118,12 @@ class Rate:
     @classmethod
     def parse(cls, text: str) -> Rate:
         """Read "10/s", "100/5m" or "10/s burst 30". Raises InvalidInput for anything else."""
-        match = re.match(r"^(\d+)/(\d*(?:\.\d+)?)(ms|s|m|h|d)(?: burst (\d+))?$", text.strip())
+        match = re.match(r"^(\d+)/(\d*(?:\.\d+)?)(ms|s|m|h|d)(?: burst (\d+))?\Z", text.strip())
         if match is None or int(match[1]) < 1:
             raise InvalidInput(
                 f"{text!r} is not a rate; write it like 10/s, 100/5m or 10/s burst 30"
             )
-        per = float(match[2] or 1) * _SECONDS[match[3]]
+        per = float(match[2] or 1) * _UNITS[match[3]] / 1000
         return cls(int(match[1]), per, int(match[4]) if match[4] else None)
 
     def __str__(self) -> str:

@@ -17,7 +17,7 @@ import msgpack
 from millgate.errors import InvalidMessage, NotDecodable
 from millgate.ids import TASK_ID
 
-TOPIC_NAME: Final = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$")
+TOPIC_NAME: Final = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}\Z")
 DEFAULT_TOPIC: Final = "default"
 MAX_KEY: Final = 256
 #: Priorities within a topic: 9 runs first.
@@ -130,10 +130,7 @@ class Claim:
     def head(self) -> Head:
         """What a supervisor needs of the record, at a fraction of the cost. Raises NotDecodable."""
         record = _checked(_unpack(self.record))
-        options = record[3]
-        return Head(
-            record[1], Options(*options) if options else _NO_OPTIONS, tuple(record[6] or ())
-        )
+        return Head(record[1], _options_of(record[3]), _texts(record[6]))
 
 
 class Head(NamedTuple):
@@ -295,11 +292,40 @@ def _fields_of(record: Any) -> dict[str, Any]:
         return {
             "task": task,
             "body": body,
-            "options": Options(*options) if options else _NO_OPTIONS,
-            "headers": headers or {},
+            "options": _options_of(options),
+            "headers": _headers_of(headers),
             "feed": bool(feed),
-            "gather": tuple(gather or ()),
+            "gather": _texts(gather),
             "chain": tuple(_from_whole(step) for step in chain or ()),
         }
     except TypeError as error:
         raise NotDecodable(f"not the record of a Millgate message: {error}") from error
+
+
+def _options_of(values: Any) -> Options:
+    if values is None:
+        return _NO_OPTIONS
+    if not isinstance(values, list) or len(values) != len(Options.__slots__):
+        raise NotDecodable("the record's options are of another shape")
+    *numbers, backoff = values
+    if not all(number is None or isinstance(number, int | float) for number in numbers):
+        raise NotDecodable("the record's timeouts or attempts are no numbers")
+    if backoff is not None and not isinstance(backoff, dict):
+        raise NotDecodable("the record's backoff is of another shape")
+    return Options(*values)
+
+
+def _headers_of(values: Any) -> dict[str, str]:
+    if values is None:
+        return {}
+    if isinstance(values, dict) and set(map(type, [*values, *values.values()])) <= {str}:
+        return values
+    raise NotDecodable("the record's headers are not texts")
+
+
+def _texts(values: Any) -> tuple[str, ...]:
+    if values is None:
+        return ()
+    if isinstance(values, list) and all(isinstance(value, str) for value in values):
+        return tuple(values)
+    raise NotDecodable("the record's ids are not texts")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from millgate.inject import Dependency
     from millgate.queues import TopicPolicy
 
-TASK_NAME: Final = re.compile(r"^[A-Za-z_][A-Za-z0-9_.:-]{0,99}$")
+TASK_NAME: Final = re.compile(r"^[A-Za-z_][A-Za-z0-9_.:-]{0,99}\Z")
 
 #: A text computed from the arguments: a template ("{user_id}") or a function of the same arguments.
 Rule = str | Callable[..., str | None]

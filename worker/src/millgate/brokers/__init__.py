@@ -27,7 +27,7 @@ SCHEMES: Final = {
 }
 
 #: A queue of its own on a shared server.
-QUEUE_NAME: Final = re.compile(r"^[a-z0-9][a-z0-9._-]{0,62}$")
+QUEUE_NAME: Final = re.compile(r"^[a-z0-9][a-z0-9._-]{0,62}\Z")
 DEFAULT_QUEUE: Final = "millgate"
 _PASSWORD: Final = re.compile(r"((?:^|&)[^=&]*(?:password|secret|key)=)[^&]*", re.IGNORECASE)
 

@@ -1,0 +1,121 @@
+"""Settings survive the environment, and what is wrong in them is named."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millgate.errors import InvalidSettings
+from millgate.limits import Ceiling
+from millgate.settings import PREFIX, WorkerSettings
+
+words = st.text(st.characters(codec="ascii", categories=["L", "N"]), min_size=1, max_size=8)
+names = st.lists(words, max_size=3).map(tuple)
+milliseconds = st.integers(0, 10**9).map(lambda number: number / 1000)
+amounts = st.integers(2**20, 2**40).map(lambda amount: Ceiling(amount=amount))
+shares = st.integers(1, 100).map(lambda percent: Ceiling(share=percent / 100))
+
+
+@st.composite
+def ceilings(draw: st.DrawFn) -> tuple[Ceiling | None, Ceiling | None]:
+    """A soft one below a hard one, either of which may be missing."""
+    low, high = sorted(
+        draw(st.lists(st.integers(2**20, 2**40), min_size=2, max_size=2, unique=True))
+    )
+    soft: Ceiling | None = Ceiling(amount=low)
+    hard: Ceiling | None = Ceiling(amount=high)
+    return draw(st.sampled_from([(soft, hard), (None, hard), (soft, None), (None, None)]))
+
+
+@st.composite
+def settings(draw: st.DrawFn) -> WorkerSettings:
+    soft, hard = draw(ceilings())
+    topics = draw(names)
+    return WorkerSettings(
+        broker=draw(st.just("") | words),
+        queue=draw(words),
+        app=draw(st.just("") | words.map(lambda word: f"{word}:app")),
+        name=draw(words),
+        topics=topics,
+        exclude=draw(names),
+        ordered=bool(topics) and draw(st.booleans()),
+        children=draw(st.integers(1, 64)),
+        slots=draw(st.integers(1, 64)),
+        max_rss=soft,
+        hard_max_rss=hard,
+        memory=draw(st.none() | amounts | shares),
+        max_tasks=draw(st.integers(0, 10**6)),
+        max_lifetime=draw(milliseconds),
+        drain_timeout=draw(milliseconds),
+        preload=draw(st.booleans()),
+        log_format=draw(st.sampled_from(["auto", "json", "text"])),
+        log_level=draw(st.sampled_from(["debug", "info", "warning", "error"])),
+        burst=draw(st.booleans()),
+    )
+
+
+@given(settings())
+def test_what_the_operator_writes_the_worker_reads(value: WorkerSettings) -> None:
+    again = WorkerSettings.from_env(value.to_env())
+    assert again == value
+
+
+def test_defaults_need_no_variables() -> None:
+    assert WorkerSettings().to_env() == {}
+    assert WorkerSettings.from_env({}) == WorkerSettings()
+    assert WorkerSettings.from_env({"PATH": "/bin", "MILLGATE_CHILDREN": ""}) == WorkerSettings()
+
+
+def test_a_flag_comes_before_its_variable() -> None:
+    read = WorkerSettings.from_env(
+        {"MILLGATE_CHILDREN": "3", "MILLGATE_SLOTS": "4"}, children="5", slots=None
+    )
+    assert (read.children, read.slots) == (5, 4)
+
+
+@pytest.mark.parametrize(
+    ("variable", "text", "complaint"),
+    [
+        ("CHILDREN", "two", "MILLGATE_CHILDREN: 'two' is not a whole number"),
+        ("CHILDREN", "0", "--children: at least 1"),
+        ("SLOTS", "0", "--slots"),
+        ("MAX_RSS", "400", None),
+        ("MAX_RSS", "lots", "MILLGATE_MAX_RSS: 'lots' is not an amount of memory"),
+        ("MEMORY", "101%", "MILLGATE_MEMORY"),
+        ("DRAIN_TIMEOUT", "soon", "MILLGATE_DRAIN_TIMEOUT: 'soon' is not a duration"),
+        ("PRELOAD", "maybe", "MILLGATE_PRELOAD: 'maybe' is neither true nor false"),
+        ("ORDERED", "yes", "--ordered: needs --topics"),
+        ("APP", "tasks", "--app: 'tasks' has no ':'"),
+        ("LOG_FORMAT", "xml", "--log-format"),
+        ("LOG_LEVEL", "loud", "--log-level"),
+    ],
+)
+def test_what_is_wrong_is_named(variable: str, text: str, complaint: str | None) -> None:
+    environ = {PREFIX + variable: text}
+    if complaint is None:
+        WorkerSettings.from_env(environ)
+        return
+    with pytest.raises(InvalidSettings) as refused:
+        WorkerSettings.from_env(environ)
+    assert complaint in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("fields", "flag"),
+    [
+        ({"max_rss": "400Mi", "hard_max_rss": "400Mi"}, "--max-rss"),
+        ({"max_rss": "80%", "hard_max_rss": "70%"}, "--max-rss"),
+        ({"broker": "local://", "broker_file": "/url"}, "--broker"),
+    ],
+)
+def test_settings_that_contradict_each_other_are_refused(fields: dict[str, Any], flag: str) -> None:
+    with pytest.raises(InvalidSettings, match=flag):
+        WorkerSettings.from_env({}, **fields)
+
+
+def test_a_wrong_flag_is_named_as_a_flag() -> None:
+    with pytest.raises(InvalidSettings, match="--max-tasks: 'x'"):
+        WorkerSettings.from_env({}, max_tasks="x")
