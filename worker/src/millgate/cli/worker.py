@@ -97,6 +97,7 @@ def _prepare_local(settings: WorkerSettings) -> None:
     starter = os.fork()
     if starter == 0:
         code = 0
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
         try:
             from millgate.brokers import open_broker
 

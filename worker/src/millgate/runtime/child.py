@@ -33,7 +33,7 @@ def main(link_number: int, table_number: int, parent: int, slots: int) -> None:
     become_subreaper()
     if not die_with_parent(parent):
         os._exit(_FAILED)
-    _ignore_signals()
+    ignore_signals()
     os.set_inheritable(link_number, False)
     os.set_inheritable(table_number, False)
     faulthandler.enable()
@@ -94,7 +94,7 @@ def _lent(link: Link, open_real: Any) -> Any:
     return Lent(link, open_real)
 
 
-def _ignore_signals() -> None:
+def ignore_signals() -> None:
     """A child follows its supervisor, not signals. Handlers, unlike "ignore", end with exec: a task's own programs
 
     can be terminated; and what a task forks gets the defaults back, so that multiprocessing can terminate it.

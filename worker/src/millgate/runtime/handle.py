@@ -40,7 +40,7 @@ class Child:
 
     def __init__(self, key: int, spawned: Spawned, reactor: Reactor, now: float) -> None:
         self.key = key
-        self.pid = spawned.process.pid
+        self.pid = spawned.pid
         self.phase = Phase.STARTING
         self.because: Because | None = None  # why it was told to end
         self.born = now
@@ -57,7 +57,7 @@ class Child:
         self.capture: Capture
         self.on_frame: Callable[[Child, list[Any]], None] = lambda _child, _frame: None
         self.on_end: Callable[[Child], None] = lambda _child: None
-        self._process = spawned.process
+        self._reap = spawned.reap
         self._pidfd = spawned.pidfd
         self._link: socket.socket | None = spawned.link
         self._output: int | None = spawned.output
@@ -197,8 +197,7 @@ class Child:
 
     def reap(self) -> int:
         """The exit status as `waitpid` says it, once it has ended."""
-        code = self._process.wait()
-        return -code if code < 0 else code << 8
+        return self._reap()
 
     def close(self) -> None:
         """Let the page and the process go."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import threading
 from collections import deque
@@ -86,6 +87,18 @@ class Journal:
                 _write_all(self._descriptor, lines)
             except OSError:
                 continue  # nobody reads any more; the work goes on
+
+
+class Bridge(logging.Handler):
+    """Brings what libraries log, drivers mostly, into the journal as lines of its kind."""
+
+    def __init__(self, journal: Journal) -> None:
+        super().__init__(logging.WARNING)
+        self._journal = journal
+
+    def emit(self, record: logging.LogRecord) -> None:
+        level = "error" if record.levelno >= logging.ERROR else "warning"
+        self._journal.say(level, "library", logger=record.name, text=record.getMessage())
 
 
 def _write_all(descriptor: int, data: bytes) -> None:

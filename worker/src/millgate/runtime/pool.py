@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from millgate.clock import Clock
-from millgate.errors import EXIT_APP, EXIT_LIMITS
+from millgate.errors import EXIT_APP, EXIT_LIMITS, AppNotLoaded
 from millgate.outcome import Interrupted
 from millgate.runtime.capture import Capture
 from millgate.runtime.death import cause, outcome_of
@@ -17,6 +17,7 @@ from millgate.runtime.ledger import Run
 from millgate.runtime.logs import Journal
 from millgate.runtime.memory import Memory
 from millgate.runtime.metrics import Metrics
+from millgate.runtime.preload import NotYet
 from millgate.runtime.processes import describe_status, sweep
 from millgate.runtime.reactor import Reactor
 from millgate.runtime.recycle import Age, Because, Bounds, backoff, over_age
@@ -107,6 +108,11 @@ class Pool:
     def _start(self, now: float) -> bool:
         try:
             spawned = self._spawner.start()
+        except NotYet:
+            return False
+        except AppNotLoaded as error:
+            self._not_loaded(str(error))
+            return False
         except OSError as error:
             self._failed(now, f"cannot start a child: {error}")
             return False
@@ -126,6 +132,13 @@ class Pool:
         self._next_start = now + wait
         self._journal.say("error", "child failed", problem=problem, next_try_in=wait)
 
+    def _not_loaded(self, problem: str) -> None:
+        """The app cannot be imported: at start that is the end, later somebody may mend it."""
+        if self.tasks is None:
+            self.fatal(EXIT_APP, problem)
+        else:
+            self._failed(self._clock.monotonic(), problem)
+
     def _printed(self, child: Child, line: str) -> None:
         run = next((run for _, run in reversed(child.started())), None)
         self._journal.say("info", "output", run, child=child.pid, text=line)
@@ -136,10 +149,7 @@ class Pool:
                 self._ready(child, info)
             case ["failed", problem]:
                 child.because = Because.NOT_READY
-                if self.tasks is None:
-                    self.fatal(EXIT_APP, problem)
-                else:
-                    self._failed(self._clock.monotonic(), problem)
+                self._not_loaded(problem)
             case ["left", seq]:
                 self._dispatcher.left(child, seq)
             case _:
@@ -255,7 +265,7 @@ class Pool:
         status = child.reap()
         del self.children[child.key]
         self._leaving.discard(child.key)
-        sweep({other.pid for other in self.children.values()})
+        sweep({other.pid for other in self.children.values()} | self._spawner.helpers)
         child.capture.end()
         oom = self._memory.farewell(child)
         because = cause(because_of_us, status, oom=oom, limited=child.limited)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import socket
@@ -36,7 +37,7 @@ from millgate.runtime.identity import ceilings_of, info_of, own_name, wants_json
 from millgate.runtime.intake import Intake
 from millgate.runtime.lease import Leases
 from millgate.runtime.ledger import Ledger
-from millgate.runtime.logs import Journal
+from millgate.runtime.logs import Bridge, Journal
 from millgate.runtime.loop import Loop
 from millgate.runtime.memory import Memory
 from millgate.runtime.metrics import Metrics
@@ -78,6 +79,7 @@ class Worker:
         self.journal = Journal(
             self.clock, json_lines=wants_json(settings), level=settings.log_level
         )
+        logging.getLogger().addHandler(Bridge(self.journal))
         self.metrics = Metrics()
         self.ref = WorkerRef(settings.name or own_name(), new_incarnation())
         self.connection = Connection(
@@ -115,12 +117,16 @@ class Worker:
         self.memory = Memory(ceilings, cgroup, settings.slots, self.clock)
         self.dispatcher = Dispatcher(settings.slots, self.runtimes, self.clock)
         path = [str(Path.cwd()), *(entry for entry in sys.path[1:] if entry)]
-        self.spawner = Spawner(settings.slots)
+        hello = wire.encode(["hello", {"path": path, "app": settings.app}])
+        self.spawner = Spawner(settings.slots, hello, preload=settings.preload)
+        self.spawner.on_unfit = lambda why: self.journal.say(
+            "warning", "not preloaded", problem=why
+        )
         self.pool = Pool(
             settings.children,
             Bounds(settings.max_tasks, settings.max_lifetime),
             spawner=self.spawner,
-            hello=wire.encode(["hello", {"path": path, "app": settings.app}]),
+            hello=hello,
             reactor=self.reactor,
             dispatcher=self.dispatcher,
             memory=self.memory,
