@@ -323,3 +323,22 @@ def test_a_broker_without_transactions_says_so(app: App, add: Task[..., Any]) ->
         with pytest.raises(UnsupportedByBroker, match="publish_in"):
             add.send(1, connection="conn")
         assert bench.drain() == []
+
+
+def test_a_retry_keeps_its_place_as_the_unique_one(app: App) -> None:
+    seen: list[Any] = []
+
+    @app.task(name="t", unique=True, retries=1)
+    def task() -> None:
+        seen.append(task.send().duplicate)
+        if len(seen) == 1:
+            raise ValueError("no")
+
+    with testing.memory(app) as bench:
+        first = task.send()
+        bench.run_due()
+        assert str(first.state()) == "delayed"
+        assert task.send().id == first.id
+        bench.drain()
+        assert seen == [True, True]
+        assert not task.send().duplicate

@@ -253,3 +253,18 @@ def test_what_cannot_be_a_chord_is_refused(tasks: Tasks, bench: testing.Bench) -
         chord([one], tasks.same.si()).send()
     with pytest.raises(UnsupportedByBroker):
         chord([one], tasks.same.s()).send(connection="conn")
+
+
+def test_a_replayed_member_and_its_callback_end_the_chord(
+    tasks: Tasks, bench: testing.Bench
+) -> None:
+    result = chord(
+        [tasks.same.s(1), tasks.refuse.options(task_id="bad").s()], tasks.total.s()
+    ).send()
+    bench.drain()
+    tasks.app._tasks["refuse"] = tasks._task("mended", lambda: 5)
+    bench.broker.replay(["bad"])
+    bench.drain()
+    bench.broker.replay([result.id])
+    bench.drain()
+    assert result.result(0) == 6
