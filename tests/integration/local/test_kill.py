@@ -120,7 +120,7 @@ def test_without_brokerd_a_call_ends_at_its_deadline_with_an_error(daemon: Daemo
     before = time.monotonic()
     with pytest.raises(BrokerUnavailable, match=r"b\.sock"):
         broker.publish([a_message()])
-    assert time.monotonic() - before < 1.0
+    assert time.monotonic() - before < 5
     broker.close()
 
 

@@ -23,7 +23,7 @@ _WAIT_FOR_WORK: Final = "wait_for_work"
 _WAIT: Final = "wait"
 _SERVER: Final = "server"
 #: Seconds after which all are woken for what the few that were woken have left.
-_SECOND_LOOK: Final = 0.05
+_SECOND_LOOK: Final = 0.2
 _SOON: Final = 0.001
 
 log = getLogger("millgate.brokers.local")

@@ -1,0 +1,213 @@
+"""The desk: who is answered what and when, without a socket in sight."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from millgate.brokers.base import Ask, State
+from millgate.brokers.local import frames, reports, values
+from millgate.brokers.local.desk import Came, Desk
+from millgate.brokers.local.engine import Engine
+from millgate.brokers.local.handshake import Caller
+from millgate.errors import BrokerUnavailable
+from millgate.limits import Rate
+from millgate.message import Claim
+from millgate.queues import Subscription, TopicPolicy, policy_to_dict
+from millgate.settlement import Ack
+from support.builders import a_message, a_worker, an_info
+
+
+class FullJournal:
+    """A journal that has no room until it is told to."""
+
+    def __init__(self) -> None:
+        self.full = False
+        self.kept: list[bytes] = []
+
+    def append(self, records: list[bytes]) -> None:
+        if self.full:
+            raise BrokerUnavailable("no room")
+        self.kept += records
+
+
+class Office:
+    """A desk with peers that are only names, and a clock turned by hand."""
+
+    def __init__(self) -> None:
+        self.engine, self.journal = Engine(), FullJournal()
+        self.answers: dict[str, list[Any]] = {}
+        self.now, self.number = 1_000_000.0, 0
+        self.desk = Desk(self.engine, self.journal, self.send, lambda: {"pid": 7})  # type: ignore[arg-type]
+
+    def send(self, connection: Any, payload: bytes) -> None:
+        self.answers.setdefault(connection, []).append(frames.unpack(payload)[1:])
+
+    def came(self, who: str, verb: str, *args: object) -> Came:
+        self.number += 1
+        payload = frames.pack([self.number, self.number, verb, args])
+        self.desk.leave(who)  # type: ignore[arg-type]
+        return Came(who, Caller(who, "q"), payload)  # type: ignore[arg-type]
+
+    def turn(self, *calls: Came) -> dict[str, list[Any]]:
+        """What is answered in this turn."""
+        self.answers = {}
+        self.desk.turn(self.now, self.now, calls)
+        return self.answers
+
+    def do(self, who: str, verb: str, *args: object) -> Any:
+        """The answer to one call, by itself."""
+        return self.turn(self.came(who, verb, *args)).get(who)
+
+    def wait(self, who: str, *topics: str, timeout: float = 60.0) -> Any:
+        return self.do(
+            who, "wait_for_work", values.from_subscription(Subscription(topics)), timeout
+        )
+
+    def publish(self, count: int = 1, **fields: Any) -> dict[str, list[Any]]:
+        plain = [values.from_message(a_message(**fields)) for _ in range(count)]
+        self.do("producer", "publish", plain, None)
+        return {who: said for who, said in self.answers.items() if who != "producer"}
+
+    def pass_time(self, seconds: float) -> dict[str, list[Any]]:
+        self.now += seconds
+        return self.turn()
+
+    def wake_in(self) -> float | None:
+        return self.desk.wake_in(self.now, self.now)
+
+
+@pytest.fixture
+def office() -> Office:
+    return Office()
+
+
+def test_as_many_are_woken_as_there_is_work_for_the_longest_waiting_first(office: Office) -> None:
+    for who in "abcde":
+        assert office.wait(who) is None
+    assert office.publish(2) == {"a": [[True]], "b": [[True]]}
+
+
+def test_what_the_woken_leave_wakes_the_others_a_little_later(office: Office) -> None:
+    for who in "abc":
+        office.wait(who)
+    assert office.publish(1) == {"a": [[True]]}
+    due = office.wake_in()
+    assert due is not None
+    assert 0 < due < 1
+    assert office.pass_time(due) == {"b": [[True]], "c": [[True]]}
+    assert office.wake_in() is None
+
+
+def test_when_the_woken_have_taken_it_the_others_sleep_on(office: Office) -> None:
+    worker = values.from_worker(a_worker())
+    office.do("a", "register", worker, values.from_info(an_info()))
+    for who in "abc":
+        office.wait(who)
+    office.publish(1)
+    office.do("a", "claim", worker, values.from_ask(Ask(n=5)), [])
+    assert office.pass_time(1) == {}
+    due = office.wake_in()
+    assert due is not None
+    assert due > 5
+
+
+def test_only_who_takes_the_topic_is_woken(office: Office) -> None:
+    office.wait("mail", "mail.*")
+    office.wait("video", "video")
+    assert office.publish(1, topic="video") == {"video": [[True]]}
+
+
+def test_work_that_is_there_answers_at_once_and_none_at_all_at_the_timeout(office: Office) -> None:
+    office.wait("late", timeout=5.0)
+    assert office.pass_time(4.9) == {}
+    assert office.pass_time(0.2) == {"late": [[None]]}
+    office.publish(1)
+    assert office.wait("next") == [[True]]
+    assert office.wait("other", "none", timeout=0.0) == [[None]]
+
+
+def test_a_new_call_on_a_connection_ends_its_wait(office: Office) -> None:
+    office.wait("a")
+    assert office.do("a", "stats")
+    assert office.publish(1) == {}
+
+
+def test_who_is_gone_is_not_woken_in_place_of_another(office: Office) -> None:
+    office.wait("gone")
+    office.wait("there")
+    office.desk.leave("gone")  # type: ignore[arg-type]
+    assert office.publish(1) == {"there": [[True]]}
+
+
+def test_a_rate_that_refills_wakes_who_waits(office: Office) -> None:
+    policy = TopicPolicy("slow", rate=Rate(1, 10.0))
+    office.do("op", "configure", [policy_to_dict(policy)], None, False)
+    worker = values.from_worker(a_worker())
+    office.do("w", "register", worker, values.from_info(an_info()))
+    office.publish(2, topic="slow")
+    claimed = office.do("w", "claim", worker, values.from_ask(Ask(n=2)), [])
+    assert len(claimed[0][0][0]) == 1
+    assert office.wait("w") is None
+    due = office.wake_in()
+    assert due is not None
+    assert 9 < due <= 10
+    assert office.pass_time(due) == {"w": [[True]]}
+
+
+def test_a_delay_that_ends_wakes_who_waits(office: Office) -> None:
+    office.wait("w")
+    office.publish(1, delay=3.0)
+    assert office.wake_in() == pytest.approx(3.0)
+    assert office.pass_time(3.0) == {"w": [[True]]}
+
+
+def test_the_end_of_a_message_answers_who_waits_for_it(office: Office) -> None:
+    worker = values.from_worker(a_worker())
+    office.do("w", "register", worker, values.from_info(an_info()))
+    office.publish(1, id="one")
+    office.publish(1, id="two")
+    assert office.do("client", "wait", ["one", "two"], 60.0) is None
+    assert office.do("other", "wait", ["elsewhere"], 60.0) is None
+    claims = office.do("w", "claim", worker, values.from_ask(Ask(n=2)), [])[0][0][0]
+    ack = values.from_settlement(Ack(Claim(*claims[1]).ref, b"1"))
+    office.do("w", "settle", [ack])
+    states = reports.to_states(office.answers["client"][0][0])
+    assert [state.state for state in states] == [State.RUNNING, State.SUCCEEDED]
+    assert "other" not in office.answers
+    assert office.do("client", "wait", ["two"], 60.0) is not None  # it has ended already
+
+
+def test_when_nothing_can_be_stored_the_callers_are_told_and_nothing_has_happened(
+    office: Office,
+) -> None:
+    office.wait("w")
+    office.journal.full = True
+    plain = [values.from_message(a_message(id="m"))]
+    refused = office.do("producer", "publish", plain, None)
+    assert refused == [["BrokerUnavailable", "no room"]]
+    assert "w" not in office.answers
+    assert reports.to_states(office.do("client", "states", ["m"])[0][0])[0].state is State.UNKNOWN
+    office.journal.full = False
+    office.do("producer", "publish", plain, None)
+    assert office.answers["w"] == [[True]]
+
+
+def test_a_call_that_was_carried_out_is_neither_stored_nor_carried_out_again(
+    office: Office,
+) -> None:
+    came = office.came("producer", "publish", [values.from_message(a_message(id="m"))], None)
+    first = office.turn(came)
+    kept = list(office.journal.kept)
+    assert office.turn(came) == first == {"producer": [[[["m", False]]]]}
+    assert office.journal.kept == kept
+
+
+def test_verbs_that_nobody_knows_and_arguments_that_make_no_sense_are_refused(
+    office: Office,
+) -> None:
+    assert office.do("c", "os.system", "true")[0][0] == "UnsupportedByBroker"
+    assert office.do("c", "wait_for_work", "nonsense")[0][0] == "BrokerError"
+    assert office.do("c", "wait", ["x"], None)[0][0] == "BrokerError"
+    assert office.do("c", "server") == [[{"pid": 7}]]
