@@ -264,7 +264,7 @@ def test_a_node_that_loses_its_power_is_noticed_and_works_again_afterwards(
     shell.apply(pod, namespace=namespace)
     shell.kubectl("wait", "--for=condition=Ready", "pod/it", "-n", namespace, "--timeout=30s")
     shell.stop_node(name)
-    shell.kubectl("wait", "--for=condition=Ready=Unknown", f"node/{name}", "--timeout=60s")
+    shell.kubectl("wait", "--for=condition=Ready=Unknown", f"node/{name}", "--timeout=100s")
     shell.start_node(name)
     shell.kubectl("wait", "--for=condition=Ready", f"node/{name}", "--timeout=60s")
     restarted = "--for=jsonpath={.status.containerStatuses[0].restartCount}=1"

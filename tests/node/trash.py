@@ -1,4 +1,4 @@
-"""Folders that are to go: out of sight at once, then deleted by a process of their own, for a disk can be slow at it."""
+"""Folders that are to go: out of sight at once, then deleted by a process of their own, for disks can be slow at it."""
 
 from __future__ import annotations
 
