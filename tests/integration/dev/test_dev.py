@@ -159,6 +159,40 @@ def test_ctrl_c_lets_running_tasks_end_and_keeps_the_others_for_the_next_time(fo
     assert again.returncode == 0, again.stdout + again.stderr
 
 
+def test_an_edited_limit_and_an_edited_app_hold_without_a_restart(folder: Path) -> None:
+    driver(
+        folder,
+        """
+        import pathlib, time, naps
+        home = pathlib.Path(naps.__file__).parent
+        broker = naps.app.broker
+        before = naps.nap.send(0.0).result(timeout=30)
+        topic = (
+            "apiVersion: millgate.dev/v1alpha1\\nkind: Topic\\nmetadata: {name: naps}\\n"
+            "spec: {queueRef: {name: naps}, concurrency: {limit: 1}}\\n"
+        )
+        (home / "topic.yaml").write_text(topic)
+        end = time.monotonic() + 20
+        while broker.configuration().policy("naps").limit != 1:
+            assert time.monotonic() < end
+            time.sleep(0.1)
+        (home / "topic.yaml").write_text(topic.replace("limit: 1", "limit: none"))
+        time.sleep(2.5)
+        assert broker.configuration().policy("naps").limit == 1
+        source = (home / "naps.py").read_text()
+        (home / "naps.py").write_text(source.replace("return os.getpid()", "return 'edited'"))
+        while naps.nap.send(0.0).result(timeout=30) != "edited":
+            assert time.monotonic() < end + 40
+            time.sleep(0.5)
+        """,
+    )
+    done = run(folder, "--reload", "--once", "driver.py")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "taken over" in done.stdout
+    assert "not taken over" in done.stdout
+    assert "spec.concurrency.limit" in done.stdout
+
+
 def test_an_app_that_cannot_be_imported_ends_it_with_the_workers_code(folder: Path) -> None:
     (folder / "naps.py").write_text("import no_such_module_anywhere\n")
     (folder / "queue.yaml").write_text(dedent(QUEUE).replace("min: 0", "min: 1"))

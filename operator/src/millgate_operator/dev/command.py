@@ -16,7 +16,8 @@ def add(subparsers: Any) -> None:
         help="run TaskQueue and Topic manifests on this machine",
         description="Runs the manifests of a folder without a cluster: the operator's parser, policies and autoscaler, "
         "with processes in place of pods and a local broker in place of any other. A TaskQueue's `image` plays no "
-        "part; its `app` is imported with the manifest's folder on sys.path. Ctrl-C drains.",
+        "part; its `app` is imported with the manifest's folder on sys.path. Edited manifests are taken "
+        "over while it runs. Ctrl-C drains.",
     )
     parser.add_argument(
         "-f",
@@ -38,6 +39,11 @@ def add(subparsers: Any) -> None:
         type=Path,
         metavar="DIR",
         help="where the local broker keeps its tasks (default: a folder of your own for each folder of manifests)",
+    )
+    parser.add_argument(
+        "--reload",
+        action="store_true",
+        help="replace the workers when a Python file in DIR is edited",
     )
     parser.add_argument(
         "-v", "--verbose", action="store_true", help="print every line that workers log"
@@ -67,6 +73,8 @@ def _run(args: argparse.Namespace) -> int:
         folder=folder,
         environ=console.environ,
         url=args.broker,
+        path=args.file,
+        reload=args.reload,
         script=args.once,
         arguments=tuple(args.arguments),
         verbose=args.verbose,

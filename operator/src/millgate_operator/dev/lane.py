@@ -18,7 +18,7 @@ from millgate_operator.dev.pool import Pool
 from millgate_operator.dev.screen import Screen
 from millgate_operator.dev.tally import Tally
 from millgate_operator.errors import InvalidSpec
-from millgate_operator.scaling import scaling_policy
+from millgate_operator.scaling import ScalingPolicy, scaling_policy
 from millgate_operator.spec import Resolved, TaskQueue, resolve
 
 
@@ -58,6 +58,18 @@ class Lane:
         elif self.pool.policy is None:
             screen.say(f"{self.name}: autoscaling.mode is External, so no worker is started")
 
+    def update(self, queue: TaskQueue, manifests: Manifests, start: Start) -> None:
+        """Take over edited manifests: policies at once; workers are replaced when what they are started with changed.
+
+        Raises InvalidSpec, and then everything stays as it was.
+        """
+        resolved = _resolved(queue, manifests)
+        program = partial(_program, queue, start.url, manifests, start.environ)
+        self.queue, self.resolved, self.pool.policy = queue, resolved, _scaling(queue, resolved)
+        self.broker.configure(self.policies, resolved.queue, replace=True)
+        if self.pool.change(program):
+            start.screen.say(f"{self.name}: its workers are replaced")
+
     def tick(self, now: float) -> Stats | None:
         """Look, decide, act; answers what was read, None when the broker was away."""
         stats = self.pool.tick(self.broker, now)
@@ -82,18 +94,25 @@ class Lane:
 
 def build(queue: TaskQueue, manifests: Manifests, broker: Broker, start: Start) -> Lane:
     """The lane of one queue. Raises InvalidSpec for Topics that contradict each other or their queue."""
+    resolved = _resolved(queue, manifests)
+    program = partial(_program, queue, start.url, manifests, start.environ)
+    pool = Pool(
+        queue.meta.name, _scaling(queue, resolved), program, start.children, start.screen.say
+    )
+    return Lane(queue, broker, resolved, pool)
+
+
+def _resolved(queue: TaskQueue, manifests: Manifests) -> Resolved:
     resolved = resolve(queue, manifests.topics_of(queue))
     for name, holder in resolved.conflicts.items():
         raise InvalidSpec(f"Topic {name}: its topic name is taken by Topic {holder}")
     for name, complaint in resolved.refused.items():
         raise InvalidSpec(f"Topic {name}: {complaint}")
-    by_name: Mapping[str, TopicPolicy] = {
-        policy.name: policy for policy in resolved.topics.values()
-    }
-    policy = scaling_policy(queue, by_name)
-    program = partial(_program, queue, start.url, manifests, start.environ)
-    pool = Pool(queue.meta.name, policy, program, start.children, start.screen.say)
-    return Lane(queue, broker, resolved, pool)
+    return resolved
+
+
+def _scaling(queue: TaskQueue, resolved: Resolved) -> ScalingPolicy | None:
+    return scaling_policy(queue, {policy.name: policy for policy in resolved.topics.values()})
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from millgate_operator.errors import InvalidSpec
 from millgate_operator.names import GROUP
 from millgate_operator.spec import TaskQueue, Topic, parse
 
-_SUFFIXES: Final = (".yaml", ".yml")
+SUFFIXES: Final = (".yaml", ".yml")
 Key = tuple[str, str]  # namespace, name
 
 
@@ -69,7 +69,7 @@ def _documents(path: Path) -> Iterator[tuple[Path, Mapping[str, Any]]]:
         raise InvalidSpec(f"{path}: no such folder; -f names a folder with manifests, or one file")
     files = [path] if path.is_file() else sorted(path.iterdir())
     for file in files:
-        if file.suffix not in _SUFFIXES or not file.is_file():
+        if file.suffix not in SUFFIXES or not file.is_file():
             continue
         try:
             documents = list(yaml.safe_load_all(file.read_text(encoding="utf-8")))

@@ -88,6 +88,19 @@ class Pool:
             self._children.start(name, program.command, program.environ)
             self.workers[name] = Worker(name, now)
 
+    def change(self, program: Callable[[str], Program]) -> bool:
+        """Start workers so from now on; answers whether that is another way, and then renews those that are there."""
+        same = program("") == self._program("")
+        self._program = program
+        if not same:
+            self.renew()
+        return not same
+
+    def renew(self) -> None:
+        """Replace all workers: new ones start with the next tick, the old ones finish what runs."""
+        for name in self.workers:
+            self._stop(name)
+
     def drain(self) -> None:
         """Tell all to stop: they finish what runs."""
         self._replicas = 0

@@ -5,18 +5,20 @@ from __future__ import annotations
 import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from millgate.brokers import open_broker, redact
 from millgate.brokers.base import Broker
 from millgate.clock import Clock
-from millgate.errors import EXIT_FAILED, EXIT_OK, BrokerUnavailable
+from millgate.errors import EXIT_FAILED, EXIT_OK, BrokerUnavailable, InvalidInput
 from millgate.stats import Stats
 from millgate_operator.dev import programs, report
+from millgate_operator.dev.changes import Changed, Changes
 from millgate_operator.dev.children import Children, Ended, Event, Line
 from millgate_operator.dev.folder import Folder
 from millgate_operator.dev.lane import Lane, Start, build
-from millgate_operator.dev.manifests import Manifests
+from millgate_operator.dev.manifests import Manifests, key, read
 from millgate_operator.dev.pool import MAX_SHORT_LIVES
 from millgate_operator.dev.screen import Screen
 from millgate_operator.dev.tally import shown
@@ -39,6 +41,8 @@ class Plan:
     folder: Folder
     environ: Mapping[str, str]
     url: str | None = None
+    path: Path = Path()  # where the manifests were read
+    reload: bool = False  # edited code replaces the workers
     script: str | None = None
     arguments: Sequence[str] = ()
     verbose: bool = False
@@ -54,6 +58,7 @@ class Run:
         self._interrupts = 0
         self._driver_code: int | None = None
         self._code: int | None = None  # set: the run is over, with this code
+        self._changes = Changes(plan.path, code=plan.reload)
         self._url = plan.url or programs.local_url(plan.folder.path, plan.folder.keep)
 
     def run(self) -> int:
@@ -85,11 +90,10 @@ class Run:
         if plan.url is None:
             program = programs.broker_program(plan.folder.path, plan.environ, plan.folder.keep)
             self._children.start(BROKER, program.command, program.environ)
-        start = Start(self._url, plan.environ, self._children, self._screen)
         for queue in plan.manifests.queues:
             broker = open_broker(self._url, queue=queue.broker_queue)
             self._reach(broker)
-            lane = build(queue, plan.manifests, broker, start)
+            lane = build(queue, plan.manifests, broker, self._starting)
             lane.configure(self._screen)
             self._lanes.append(lane)
         self._screen.say(
@@ -122,6 +126,7 @@ class Run:
             now = self._clock.monotonic()
             if now >= tick:
                 tick = now + _TICK
+                self._take_over(self._changes.since())
                 readings = [lane.tick(now) for lane in self._lanes]
                 self._judge(readings)
             if now >= draw:
@@ -129,6 +134,31 @@ class Run:
                 for lane in self._lanes:
                     lane.weigh(self._children)
                 self._screen.block(report.progress(self._lanes, self._screen.wide))
+
+    @property
+    def _starting(self) -> Start:
+        return Start(self._url, self._plan.environ, self._children, self._screen)
+
+    def _take_over(self, changed: Changed) -> None:
+        """Go on with what was edited; what cannot be used is said and changes nothing."""
+        if changed.code:
+            self._screen.say("code was edited: workers are replaced")
+            for lane in self._lanes:
+                lane.pool.renew()
+        if not changed.manifests:
+            return
+        try:
+            manifests = read(self._plan.path)
+            edited = {key(queue): queue for queue in manifests.queues}
+            for lane in self._lanes:
+                if key(lane.queue) in edited:
+                    lane.update(edited.pop(key(lane.queue)), manifests, self._starting)
+        except (InvalidInput, BrokerUnavailable) as error:
+            self._screen.say(f"not taken over: {error}")
+            return
+        self._screen.say("manifests were edited: taken over")
+        for _, name in edited:
+            self._screen.say(f"{name} is a new TaskQueue: start again to run it")
 
     def _judge(self, readings: Sequence[Stats | None]) -> None:
         if self._driver_code is None:

@@ -14,6 +14,7 @@ from millgate.brokers import open_broker
 from millgate.brokers.base import Ask, Broker
 from millgate.cli import main
 from millgate.cli.console import Console
+from millgate.clock import Clock
 from millgate.fleet import WorkerInfo, WorkerRef
 from millgate.ids import new_incarnation
 from millgate.message import Claim
@@ -38,7 +39,7 @@ class Shell:
     url: str
     broker: Broker
     environ: dict[str, str] = field(default_factory=dict)
-    clock: FakeClock = field(default_factory=FakeClock)
+    clock: Clock = field(default_factory=FakeClock)
     terminal: bool = False
     typed: str = ""
     code: int = -1

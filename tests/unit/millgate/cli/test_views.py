@@ -158,10 +158,18 @@ def test_watching_redraws_on_a_terminal_only() -> None:
         (
             Stats(
                 topics={"t": TopicStats(waiting=3)},
-                workers=(a_row(info=WorkerInfo(topics="mail,video-*")),),
+                workers=(
+                    a_row(info=WorkerInfo(topics="mail,video-*")),
+                    a_row(info=WorkerInfo(topics="* without s,t")),
+                ),
             ),
             Configuration(),
-            "takes topic t",
+            "none of the 2 workers takes topic t",
+        ),
+        (
+            Stats(topics={"t": TopicStats(waiting=3)}, workers=(a_row(leased=2),)),
+            Configuration(),
+            "all slots",
         ),
         (
             Stats(topics={"t": TopicStats(waiting=0, delayed=4)}, workers=(a_row(),)),

@@ -78,8 +78,7 @@ def test_closing_kills_what_still_runs() -> None:
     children.start(
         "c", python("import os, time; print(os.getpid(), flush=True); time.sleep(60)"), os.environ
     )
-    lines: list[Event] = []
-    eventually(lambda: lines.extend(children.wait(0.1)) or lines)
+    lines = eventually(lambda: children.wait(0.1))
     assert isinstance(lines[0], Line)
     children.close()
     with pytest.raises(ProcessLookupError):

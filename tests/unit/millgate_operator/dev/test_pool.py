@@ -161,6 +161,18 @@ def test_a_worker_that_ends_by_itself_is_replaced(world: World) -> None:
     assert world.pool.short_lives == 0
 
 
+def test_other_settings_renew_the_workers_and_the_same_do_not(world: World) -> None:
+    world.tick()
+    same: Callable[[str], Program] = lambda name: Program((name,), {})  # noqa: E731
+    assert not world.pool.change(same)
+    assert world.started.signals == []
+    other: Callable[[str], Program] = lambda name: Program((name, "--more"), {})  # noqa: E731
+    assert world.pool.change(other)
+    assert world.started.signals == [("hello-1", signal.SIGTERM)]
+    world.tick()
+    assert world.started.names == ["hello-1", "hello-2"]
+
+
 def test_after_draining_nothing_is_replaced(world: World) -> None:
     world.tick()
     world.pool.drain()

@@ -101,7 +101,7 @@ def _unserved(name: str, workers: tuple[WorkerRow, ...]) -> Iterator[str]:
         yield f"none of the {len(workers)} workers takes topic {name}"
     elif all(row.state is not WorkerState.ACTIVE or row.beat.draining for row in serving):
         yield f"all {len(serving)} workers that take topic {name} are fenced or draining"
-    elif all(row.beat.busy >= row.info.slots for row in serving):
+    elif all(max(row.leased, row.beat.busy) >= row.info.slots for row in serving):
         yield f"all slots of the {len(serving)} workers that take topic {name} are busy"
 
 
@@ -129,7 +129,6 @@ def _moving(topic: TopicStats, stats: Stats) -> str:
 
 
 def _serves(row: WorkerRow, topic: str) -> bool:
-    include, _, exclude = row.info.topics.partition(" !")
-    patterns = tuple(part for part in include.replace(">", ",").split(",") if part.strip())
-    without = tuple(part for part in exclude.split(",") if part.strip())
-    return Subscription(include=patterns, exclude=without).matches(topic)
+    include, _, exclude = row.info.topics.partition(" without ")  # as a worker words it
+    without = tuple(exclude.split(",")) if exclude else ()
+    return Subscription(include=tuple(include.split(",")), exclude=without).matches(topic)
