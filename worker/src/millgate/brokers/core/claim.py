@@ -59,15 +59,15 @@ def entrants(store: Store, now: float, subscription: Subscription) -> list[Entra
     """The topics from which this subscription could be served now."""
     found = []
     limited = store.config.queue.limit is not None
-    for topic in store.active.values():
-        level = store.level(subscription, topic)
+    reach = store.reach(subscription)
+    for name, topic in store.active.items():
+        level = reach[name] if name in reach else store.level(subscription, topic)
         if level is None or topic.paused:
             continue
-        quota = topic.allowed(now)
+        quota = topic.line.live if topic.free else topic.allowed(now)
         if quota > 0:
             unmet = store.unmet(topic) if limited else 0
-            weight = topic.policy.weight
-            found.append(Entrant(topic.name, level, weight, topic.passed, quota, unmet))
+            found.append(Entrant(name, level, topic.policy.weight, topic.passed, quota, unmet))
     if not subscription.ordered and len(found) > 1:
         _age(store, now, found)
     return found

@@ -43,8 +43,7 @@ def configure(
 
 def pause(store: Store, topic: str, paused: bool) -> None:
     """Stop or resume claims by hand."""
-    found = store.topic(topic)
-    found.held = paused
+    store.topic(topic).hold(paused)
     if topic in store.active:
         store.news.topics.add(topic)
 

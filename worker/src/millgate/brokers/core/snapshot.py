@@ -125,6 +125,7 @@ def _load_topic(store: Store, name: str, value: Any) -> None:
     plain, bucket = value
     for field, content in zip(_TOPIC, plain, strict=True):
         setattr(topic, field, content)
+    topic.hold(topic.held)
     topic.bucket = None if bucket is None else Bucket(*bucket)
 
 

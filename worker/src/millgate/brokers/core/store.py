@@ -94,19 +94,21 @@ class Store:
         found = self.topics.get(name)
         return found.policy if found is not None else self.config.policy(name)
 
-    def level(self, subscription: Subscription, topic: Topic) -> int | None:
-        """The level of a topic for a subscription; None: it does not take its work."""
+    def reach(self, subscription: Subscription) -> dict[str, int | None]:
+        """What is known so far of the topics' levels for a subscription; `level` adds to it."""
         known = self._reach.get(subscription)
         if known is None:
             if len(self._reach) >= _SUBSCRIPTIONS:
                 self._reach.pop(next(iter(self._reach)))
             known = self._reach[subscription] = {}
+        return known
+
+    def level(self, subscription: Subscription, topic: Topic) -> int | None:
+        """The level of a topic for a subscription; None: it does not take its work."""
+        known = self.reach(subscription)
         if topic.name not in known:
-            known[topic.name] = (
-                subscription.level(topic.name, topic.policy)
-                if subscription.matches(topic.name)
-                else None
-            )
+            takes = subscription.matches(topic.name)
+            known[topic.name] = subscription.level(topic.name, topic.policy) if takes else None
         return known[topic.name]
 
     def reconfigured(self) -> None:

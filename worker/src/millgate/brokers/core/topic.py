@@ -29,6 +29,7 @@ class Topic:
         "delayed",
         "enqueued",
         "failed",
+        "free",
         "gates",
         "held",
         "later",
@@ -38,6 +39,7 @@ class Topic:
         "name",
         "parked",
         "passed",
+        "paused",
         "policy",
         "started",
     )
@@ -63,11 +65,13 @@ class Topic:
         self.policy = policy
         self.declared = declared
         self.limit = policy.effective_limit
+        self.free = self.limit is None and policy.rate is None
+        self.paused = self.held or policy.paused
 
-    @property
-    def paused(self) -> bool:
-        """Whether nothing may be claimed from it."""
-        return self.held or self.policy.paused
+    def hold(self, held: bool) -> None:
+        """Pause or resume it by hand."""
+        self.held = held
+        self.paused = held or self.policy.paused
 
     @property
     def waiting(self) -> int:
