@@ -55,6 +55,7 @@ class Links:
         if link is None or link.connection != connection or link.queue != queue:
             link = self._replace(key, queue, connection)
         if not link.ready:
+            link.broker.server()  # bounded by the deadline; a migration may take longer, and is
             link.broker.setup()
             link.ready = True
         return link.broker
