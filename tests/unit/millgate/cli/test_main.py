@@ -100,6 +100,14 @@ def test_a_command_of_another_distribution_is_found_by_its_entry_point(shell: Sh
     assert "dev" in shell.err
 
 
+def test_a_command_whose_distribution_is_missing_says_what_to_install(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(millgate.cli, "_installed", dict)
+    assert shell("dev") == 2
+    assert "pip install 'millgate[dev]'" in shell.err
+
+
 def test_only_the_named_command_is_imported() -> None:
     code = (
         "import sys\nfrom millgate.cli import main\nmain(['pause', '--help'])\n"

@@ -61,6 +61,10 @@ COMMANDS: Final = {
 }
 
 
+#: Commands that other distributions bring, and what installs them.
+ELSEWHERE: Final = {"dev": "millgate[dev]"}
+
+
 class Parser(argparse.ArgumentParser):
     """argparse, with complaints as one line of ours."""
 
@@ -146,6 +150,8 @@ def _add(subparsers: Any, name: str | None) -> None:
     if name in others:
         others[name].load()(subparsers)
         return
+    if name in ELSEWHERE:
+        raise InvalidSettings(f"{name} is not installed: pip install '{ELSEWHERE[name]}'")
     for known, command in COMMANDS.items():  # --help, or a word that is no command
         subparsers.add_parser(known, help=command.help)
     for known in sorted(others):
