@@ -9,8 +9,8 @@ from typing import Final
 #: Seconds before the deadline at which tasks are asked to stop, and at which what still runs is given back.
 _ASK: Final = 15.0
 _GIVE_BACK: Final = 5.0
-#: The deadline after a second signal.
-_HURRY: Final = 4.0
+#: After a second signal: seconds until what runs is given back, and until the end.
+_HURRY: Final = (2.0, 4.0)
 
 
 class Stage(IntEnum):
@@ -24,51 +24,39 @@ class Stage(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """When the signal came and how long everything may take; seconds, monotonic."""
+    """When a drain began and when its stages are due; seconds, monotonic. `began` is None without a signal."""
 
     began: float | None = None
-    timeout: float = 0.0
+    asks: float = 0.0
+    gives_back: float = 0.0
+    ends: float = 0.0
 
     @classmethod
     def begin(cls, now: float, timeout: float) -> Drain:
-        """The first signal."""
-        return cls(now, timeout)
+        """The first signal. Short timeouts keep half for the tasks and a quarter for the broker."""
+        ends = now + timeout
+        return cls(now, ends - min(_ASK, timeout / 2), ends - min(_GIVE_BACK, timeout / 4), ends)
 
     def hurry(self, now: float) -> Drain:
-        """Another signal: be done in seconds. It never makes a drain longer."""
+        """Another signal: ask now, be done in seconds. It never makes a drain longer."""
         if self.began is None:
             return self
-        return Drain(self.began, min(self.timeout, now - self.began + _HURRY))
-
-    @property
-    def asks_at(self) -> float:
-        """Seconds after the signal; short timeouts keep half for the tasks."""
-        return self.timeout - min(_ASK, self.timeout / 2)
-
-    @property
-    def gives_back_at(self) -> float:
-        """Seconds after the signal; a quarter of short timeouts is kept for the broker."""
-        return self.timeout - min(_GIVE_BACK, self.timeout / 4)
+        back, end = _HURRY
+        return Drain(
+            self.began,
+            min(self.asks, now),
+            min(self.gives_back, now + back),
+            min(self.ends, now + end),
+        )
 
     def stage(self, now: float) -> Stage:
         """Where the drain is."""
         if self.began is None:
             return Stage.WORKING
-        passed = now - self.began
-        if passed >= self.gives_back_at:
+        if now >= self.gives_back:
             return Stage.GIVING_BACK
-        return Stage.ASKING if passed >= self.asks_at else Stage.FINISHING
+        return Stage.ASKING if now >= self.asks else Stage.FINISHING
 
     def over(self, now: float) -> bool:
         """Whether the time is up: exit with what there is."""
-        return self.began is not None and now - self.began >= self.timeout
-
-    def left(self, now: float) -> float | None:
-        """Seconds until the next stage; None: no drain."""
-        if self.began is None:
-            return None
-        passed = now - self.began
-        for mark in (self.asks_at, self.gives_back_at, self.timeout):
-            if mark > passed:
-                return mark - passed
-        return 0.0
+        return self.began is not None and now >= self.ends

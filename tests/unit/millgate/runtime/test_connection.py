@@ -1,0 +1,80 @@
+"""The pauses of reconnecting, and where the URL comes from."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from millgate.brokers.memory import MemoryBroker
+from millgate.clock import SystemClock
+from millgate.errors import BrokerUnavailable, InvalidSettings
+from millgate.runtime.connection import Connection, pause_after, url_source
+from millgate.runtime.logs import Journal
+from millgate.runtime.metrics import Metrics
+
+
+def journal() -> Journal:
+    return Journal(
+        SystemClock(), json_lines=True, level="error", descriptor=os.open("/dev/null", os.O_WRONLY)
+    )
+
+
+def test_pauses_double_up_to_a_bound_and_half_of_each_is_chance() -> None:
+    assert [pause_after(failures, 1.0) for failures in (1, 2, 3)] == [0.2, 0.4, 0.8]
+    assert pause_after(50, 1.0) == 5.0
+    assert pause_after(50, 0.0) == 2.5
+
+
+def test_the_url_is_given_or_in_a_file_that_is_read_each_time(tmp_path: Path) -> None:
+    assert url_source("local://", "")() == "local://"
+    file = tmp_path / "url"
+    source = url_source("", str(file))
+    with pytest.raises(InvalidSettings, match="--broker-file"):
+        source()
+    file.write_text("memory://one\n", encoding="utf-8")
+    assert source() == "memory://one"
+    with pytest.raises(InvalidSettings, match="no broker"):
+        url_source("", "")
+
+
+def test_a_rotated_file_is_used_after_the_next_failure(tmp_path: Path) -> None:
+    file = tmp_path / "url"
+    file.write_text("memory://before", encoding="utf-8")
+    connection = Connection(
+        url_source("", str(file)), "millgate", journal=journal(), metrics=Metrics()
+    )
+    before = connection.broker
+    connection.failed(BrokerUnavailable())
+    assert connection.broker is before
+    file.write_text("memory://after", encoding="utf-8")
+    connection.failed(BrokerUnavailable())
+    assert connection.broker is not before
+    assert connection.name == "memory://after"
+
+
+def test_a_file_that_vanishes_keeps_the_present_broker(tmp_path: Path) -> None:
+    file = tmp_path / "url"
+    file.write_text("memory://x", encoding="utf-8")
+    connection = Connection(
+        url_source("", str(file)), "millgate", journal=journal(), metrics=Metrics()
+    )
+    file.unlink()
+    before = connection.broker
+    assert connection.failed(BrokerUnavailable()) > 0
+    assert connection.broker is before
+
+
+def test_errors_are_counted_and_the_end_of_an_outage_is_noticed() -> None:
+    metrics = Metrics()
+    connection = Connection(
+        lambda: "", "millgate", journal=journal(), metrics=metrics, broker=MemoryBroker()
+    )
+    pauses = [connection.failed(BrokerUnavailable()) for _ in range(5)]
+    assert not connection.up
+    assert max(pauses) > pauses[0]
+    assert metrics.value("millgate_broker_errors_total", reason="Unreachable") == 5
+    connection.answered()
+    assert connection.up
+    assert connection.failed(BrokerUnavailable()) <= 0.2
