@@ -93,6 +93,36 @@ def test_arguments_that_do_not_fit_are_refused_at_the_send(
     assert isinstance(refused.value, TypeError)
 
 
+SHAPES: list[Any] = [
+    lambda: None,
+    lambda a: None,
+    lambda a, b=1: None,
+    lambda a, /, b: None,
+    lambda *a: None,
+    lambda a, *b: None,
+    lambda *, k: None,
+    lambda a, b=1, *, k: None,
+    lambda a, b=1, *, k=1: None,
+    lambda a=1, **k: None,
+]
+
+
+@pytest.mark.parametrize("function", SHAPES)
+@pytest.mark.parametrize("args", [(), (1,), (1, 2), (1, 2, 3)])
+@pytest.mark.parametrize("kwargs", [{}, {"k": 1}, {"b": 1}])
+def test_a_send_takes_exactly_what_the_function_takes(
+    app: App, function: Any, args: tuple[int, ...], kwargs: dict[str, int]
+) -> None:
+    task = app.task(name="t")(function)
+    try:
+        function(*args, **kwargs)
+    except TypeError:
+        with pytest.raises(BadArguments):
+            message(task, *args, **kwargs)
+    else:
+        assert message(task, *args, **kwargs).task == "t"
+
+
 def test_what_the_worker_provides_cannot_be_sent(app: App) -> None:
     @app.task(name="task")
     def task(a: int, db: str = Depends(lambda: "db")) -> None: ...

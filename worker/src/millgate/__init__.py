@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from millgate.app import App
-    from millgate.codec import register
     from millgate.context import Context, current
     from millgate.errors import (
         LockBusy,
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     )
     from millgate.inject import Depends
     from millgate.message import Message
+    from millgate.registered import register
     from millgate.result import Result, as_completed, gather, gather_async
     from millgate.retry import Backoff
     from millgate.task import Task
@@ -62,7 +62,6 @@ __all__ = [
 
 _HOMES: Final = {
     "app": ("App",),
-    "codec": ("register",),
     "context": ("Context", "current"),
     "errors": (
         "LockBusy",
@@ -78,6 +77,7 @@ _HOMES: Final = {
     ),
     "inject": ("Depends",),
     "message": ("Message",),
+    "registered": ("register",),
     "result": ("Result", "as_completed", "gather", "gather_async"),
     "retry": ("Backoff",),
     "task": ("Task",),

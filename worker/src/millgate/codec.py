@@ -10,11 +10,11 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final
 
-from millgate.errors import InvalidInput, NotDecodable, NotEncodable
-
-C = TypeVar("C", bound=type)
+from millgate import registered
+from millgate.errors import NotDecodable, NotEncodable
+from millgate.registered import Hook
 
 #: Levels of nesting that a value may have; JSON readers give up at some depth, so the writer sets one.
 MAX_DEPTH: Final = 100
@@ -30,30 +30,25 @@ _write_sorted = json.JSONEncoder(
 ).encode
 
 
-class Hook(NamedTuple):
-    """How a registered class travels: its name, and both directions."""
-
-    name: str
-    encode: Callable[[Any], Any]
-    decode: Callable[[Any], Any]
-
-
-_hooks: dict[type, Hook] = {}
-_hooks_by_name: dict[str, Hook] = {}
-
-
 # --- the two directions --------------------------------------------------------------------------
 
 
 def encode(value: Any, path: str = "value") -> bytes:
     """`value` as UTF-8 JSON. Raises NotEncodable with the path of the part that cannot be carried."""
+    if value is None:  # what most tasks return
+        return b"null"
     return _bytes(lambda: _plain(value, path, 0))
 
 
 def decode(data: bytes) -> Any:
     """The value that `encode` wrote. Raises NotDecodable."""
     try:
-        return _decoder.decode(data.decode("utf-8"))
+        text = data.decode("utf-8")
+        try:
+            value, end = _scan(text, 0)
+        except StopIteration:
+            return _decoder.decode(text)  # spaces in front, or an error that is told well
+        return value if end == len(text) else _decoder.decode(text)
     except NotDecodable:
         raise
     except (ValueError, TypeError, RecursionError) as error:
@@ -99,60 +94,6 @@ def splice(body: bytes, first: bytes) -> bytes:
 def canonical(value: Any, path: str = "value") -> bytes:
     """As `encode`, but equal values give equal bytes whatever the order of their keys: for keys and hashes."""
     return _write_sorted(_ordered(_plain(value, path, 0))).encode()
-
-
-# --- classes of the user -------------------------------------------------------------------------
-
-
-def register(
-    cls: C,
-    *,
-    name: str | None = None,
-    encode: Callable[[Any], Any] | None = None,
-    decode: Callable[[Any], Any] | None = None,
-) -> C:
-    """Let instances of `cls` travel as arguments and results; answers `cls`, so it serves as a decorator.
-
-    Dataclasses, enums, named tuples, pydantic models and msgspec structs need nothing else. Other classes give
-    `encode` (to something that travels) and `decode` (back). `name` is what is written; it must stay the same on
-    both sides, so give one before moving the class. Raises InvalidInput.
-    """
-    if (encode is None) != (decode is None):
-        raise InvalidInput(f"{cls.__qualname__}: give encode and decode together")
-    name = name or f"{cls.__module__}:{cls.__qualname__}"
-    if encode is None or decode is None:
-        encode, decode = _derive(cls)
-    known = _hooks_by_name.get(name)
-    if known is not None and cls not in _hooks:
-        raise InvalidInput(f"{name!r} is registered for another class; give this one a name")
-    _hooks[cls] = _hooks_by_name[name] = Hook(name, encode, decode)
-    return cls
-
-
-def _derive(cls: type) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
-    if hasattr(cls, "__members__"):  # enum; flags may have values without a name, so values travel
-        return (lambda member: member.value), cls
-    if hasattr(cls, "model_dump_json") and hasattr(cls, "model_validate_json"):  # pydantic 2
-        return (lambda model: model.model_dump_json(by_alias=True, round_trip=True)), (
-            cls.model_validate_json
-        )
-    names = _field_names(cls)
-    if names is None:
-        raise InvalidInput(
-            f"{cls.__qualname__} is no dataclass, enum, named tuple, pydantic model or msgspec struct;"
-            " give encode and decode"
-        )
-    return (lambda value: {name: getattr(value, name) for name in names}), (
-        lambda fields: cls(**fields)
-    )
-
-
-def _field_names(cls: Any) -> tuple[str, ...] | None:
-    if hasattr(cls, "__dataclass_fields__"):
-        fields = cls.__dataclass_fields__.values()
-        return tuple(field.name for field in fields if field.init)
-    names = getattr(cls, "__struct_fields__", None) or getattr(cls, "_fields", None)
-    return tuple(names) if names is not None else None
 
 
 # --- encoding ------------------------------------------------------------------------------------
@@ -218,7 +159,7 @@ def _shown(key: Any) -> str:
 
 
 def _tagged(value: Any, cls: type, path: str, depth: int) -> Any:
-    hook = _hooks.get(cls)
+    hook = registered.by_class.get(cls)
     if hook is not None:
         return {_TAG + "as": [hook.name, _plain(_through(hook, value, path), path, depth + 1)]}
     if cls is tuple:
@@ -233,7 +174,10 @@ def _tagged(value: Any, cls: type, path: str, depth: int) -> Any:
     # the name alone proves nothing: it must be the class that its module has
     if standard is None or getattr(sys.modules[cls.__module__], cls.__qualname__) is not cls:
         raise NotEncodable(f"{cut(path)} is a {name}; {_advice(value, cls)}")
-    return {_TAG + cls.__name__.lower(): standard(value)}
+    try:
+        return {_TAG + cls.__name__.lower(): standard(value)}
+    except ValueError as error:
+        raise NotEncodable(f"{cut(path)}: {error}") from error
 
 
 def _through(hook: Hook, value: Any, path: str) -> Any:
@@ -263,11 +207,17 @@ def _base64(value: bytes) -> str:
 
 
 def _moment(value: Any) -> Any:
-    """A datetime or time: its ISO form; with fold or a named zone also these."""
+    """A datetime or time: its ISO form; with fold, a named zone or an offset that ISO has no form for, also these."""
     zone = getattr(value.tzinfo, "key", None)
-    if zone is None and not value.fold:
-        return value.isoformat()
-    return [value.replace(tzinfo=None).isoformat() if zone else value.isoformat(), value.fold, zone]
+    if zone is None and value.tzinfo is not None:
+        offset = value.utcoffset()
+        if offset is None:
+            raise ValueError("its time zone has no name and no offset")
+        if offset.microseconds:
+            zone = (offset.days * 86400 + offset.seconds) * 10**6 + offset.microseconds
+    if zone is None:
+        return [value.isoformat(), value.fold, None] if value.fold else value.isoformat()
+    return [value.replace(tzinfo=None).isoformat(), value.fold, zone]
 
 
 _STANDARD: Final[dict[str, Callable[[Any], Any]]] = {
@@ -320,7 +270,7 @@ def _untag(plain: dict[str, Any]) -> Any:
 
 def _read_hook(payload: Any) -> Any:
     name, value = payload
-    hook = _hooks_by_name.get(name)
+    hook = registered.by_name.get(name)
     if hook is None:
         raise NotDecodable(f"class {cut(str(name))!r} is not registered in this process")
     return hook.decode(value)
@@ -333,6 +283,8 @@ def _read_moment(payload: Any, kind: str) -> Any:
     value = getattr(datetime, kind).fromisoformat(iso).replace(fold=fold)
     if zone is None:
         return value
+    if isinstance(zone, int):
+        return value.replace(tzinfo=datetime.timezone(datetime.timedelta(microseconds=zone)))
     from zoneinfo import ZoneInfo
 
     return value.replace(tzinfo=ZoneInfo(zone))
@@ -386,3 +338,5 @@ _READERS: Final[dict[str, Callable[[Any], Any]]] = {
     "uuid": _read_uuid,
 }
 _decoder = json.JSONDecoder(object_hook=_untag)
+#: What `decode` calls after it has looked for spaces with two regular expressions.
+_scan: Callable[[str, int], tuple[Any, int]] = _decoder.scan_once  # type: ignore[attr-defined]

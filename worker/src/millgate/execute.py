@@ -135,6 +135,8 @@ def _run(app: App, spec: TaskSpec, job: Job, surroundings: Surroundings) -> Outc
     here = _context(job, surroundings)
     token = context.enter(here)
     try:
+        if not app.middlewares:
+            return _returned(job, _call(app, spec, *call))
         onion = _Onion(app, here)
         value, error = None, None
         try:
@@ -153,6 +155,8 @@ async def _run_async(app: App, spec: TaskSpec, job: Job, surroundings: Surroundi
     here = _context(job, surroundings)
     token = context.enter(here)
     try:
+        if not app.middlewares:
+            return _returned(job, await _call_async(app, spec, *call))
         onion = _Onion(app, here)
         value, error = None, None
         try:

@@ -109,13 +109,14 @@ _UNKNOWN: Final = Unknown()
 class Task(Generic[P, R]):
     """A registered task. Calling it runs the function here; the `send` family queues it."""
 
-    __slots__ = ("__wrapped__", "_sending", "_signature", "home", "spec")
+    __slots__ = ("__wrapped__", "_positional", "_sending", "_signature", "home", "spec")
 
     def __init__(self, home: Home, spec: TaskSpec, sending: Sending | None = None) -> None:
         self.home = home
         self.spec = spec
         self._sending = sending or Sending()
         self._signature: inspect.Signature | None = None
+        self._positional: range | None = None
         self.__wrapped__ = spec.function
 
     def __repr__(self) -> str:
@@ -221,25 +222,27 @@ class Task(Generic[P, R]):
         """The call as a message, not sent. `fed`: a first argument comes later. Not `alone`: others wait for this
         id, so it cannot become the duplicate of another message."""
         spec, sending = self.spec, self._sending
-        bound = self._bind((_UNKNOWN, *args) if fed else args, kwargs)
+        given = (_UNKNOWN, *args) if fed else args
+        computed = spec.key or spec.unique or sending.unique
+        bound = self._bind(given, kwargs) if computed or not self._fits(given, kwargs) else None
         try:
             body = codec.encode_call(args, kwargs)
         except NotEncodable as error:
             raise NotEncodable(f"{spec.name}: {error}") from error
-        given = sending.limits
+        own = sending.limits
         return Message(
             id=sending.task_id or self.home.new_id(),
             topic=sending.topic or spec.topic,
             task=spec.name,
             body=body,
             priority=spec.priority if sending.priority is None else sending.priority,
-            key=sending.key or (self._text("key", spec.key, bound) if spec.key else None),
+            key=sending.key or self._key(bound),
             delay=sending.delay,
             at=sending.at,
-            expires_in=given.get("expires", spec.expires),
-            unique=self._unique(bound, alone),
-            unique_for=given.get("unique_for", spec.unique_for),
-            result_ttl=given.get("result_ttl", spec.result_ttl),
+            expires_in=own.get("expires", spec.expires),
+            unique=None if bound is None else self._unique(bound, alone),
+            unique_for=own.get("unique_for", spec.unique_for),
+            result_ttl=own.get("result_ttl", spec.result_ttl),
             options=sending.options,
             headers=sending.headers,
         )
@@ -281,6 +284,16 @@ class Task(Generic[P, R]):
         except TypeError as error:
             raise BadArguments(f"{self.spec.name}{signature}: {error}") from None
 
+    def _fits(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Whether the arguments fit at first sight, at a tenth of the price; if not, `_bind` has the last word."""
+        if self._positional is None:
+            self._positional = _positional(self._signed())
+        return not kwargs and len(args) in self._positional
+
+    def _key(self, bound: inspect.BoundArguments | None) -> str | None:
+        rule = self.spec.key
+        return self._text("key", rule, bound) if rule and bound is not None else None
+
     def _unique(self, bound: inspect.BoundArguments, alone: bool) -> str | None:
         rule = self.spec.unique if self._sending.unique is None else self._sending.unique
         if not rule:
@@ -313,6 +326,19 @@ class Task(Generic[P, R]):
         raise InvalidInput(
             f"{self.spec.name}: {what} must be a text of 1 to {MAX_KEY} bytes, not {codec.cut(repr(text))}"
         )
+
+
+def _positional(signature: inspect.Signature) -> range:
+    """How many positional arguments are enough by themselves; empty when some must be named."""
+    least = most = 0
+    for parameter in signature.parameters.values():
+        required = parameter.default is parameter.empty
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
+            least += required
+            most += 1
+        elif parameter.kind is parameter.KEYWORD_ONLY and required:
+            return range(0)
+    return range(least, most + 1)
 
 
 def _fingerprint(bound: inspect.BoundArguments) -> str:

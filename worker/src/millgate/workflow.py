@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from millgate import codec
 from millgate.errors import InvalidInput
 from millgate.message import Group, Message
+from millgate.registered import register
 
 if TYPE_CHECKING:
     from millgate.brokers.base import TaskState
@@ -154,7 +155,7 @@ class Chord:
         return sender.submit(plan, connection)[0]
 
 
-@codec.register
+@register
 @dataclass(frozen=True, slots=True)
 class MemberFailed:
     """In place of a result: a member of a chord that failed, was cancelled, or whose result is gone."""
