@@ -12,7 +12,7 @@ from millgate.brokers.core.row import DELAYED, GONE, LANE, LEASED, PARKED, Row
 from millgate.brokers.core.store import Store
 from millgate.brokers.core.topic import Topic
 from millgate.errors import InvalidInput
-from millgate.queues import Configuration, QueuePolicy, TopicPolicy, check_policy
+from millgate.queues import Configuration, Ordering, QueuePolicy, TopicPolicy, check_policy
 
 
 def configure(
@@ -108,8 +108,9 @@ def _lift(store: Store, row: Row, now: float) -> None:
 
 def _occupy(topic: Topic, row: Row) -> None:
     """Give a row that has started the slot it would hold had the gate been there all along."""
-    gate = topic.gate_of(row)
-    if gate is None or (row.where != LEASED and not gate.sticky):
+    if row.where != LEASED and topic.policy.ordering is Ordering.NONE:
         return
-    gate.busy += 1
-    row.gate, row.holds = gate, True
+    gate = row.gate = topic.gate_of(row)
+    if gate is not None:
+        gate.busy += 1
+        row.holds = True

@@ -1,0 +1,343 @@
+"""The reference queue as a whole: deterministic, repeatable, restorable, and untroubled by a clock that is set."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import msgpack
+import pytest
+
+from millgate.brokers.base import Ask, State
+from millgate.brokers.core import Core
+from millgate.errors import NotDecodable
+from millgate.fleet import WORKER_TTL, Beat, WorkerState
+from millgate.message import Claim, Group, Message
+from millgate.outcome import Reason
+from millgate.queues import Ordering, QueuePolicy
+from millgate.settlement import Ack, Bury, Charge, Later
+from support import invariants
+from support.builders import a_message, a_topic, a_worker, an_info, some_messages
+
+NOW = 1_800_000_000.0
+
+
+def working(core: Core, now: float = NOW) -> Any:
+    worker = a_worker()
+    core.register(now, worker, an_info())
+    return worker
+
+
+def claimed(
+    core: Core, worker: Any, n: int = 1, now: float = NOW, call: str | None = None
+) -> list[Claim]:
+    return list(core.claim(now, worker, Ask(n=n), (), call).claims)
+
+
+# --- repeats of a claim --------------------------------------------------------------------------
+
+
+def test_a_repeated_call_answers_the_same_claims_and_takes_no_more() -> None:
+    core = Core()
+    worker = working(core)
+    core.publish(NOW, some_messages(10))
+    first = claimed(core, worker, 3, call="7")
+    again = claimed(core, worker, 3, NOW + 5, call="7")
+    assert [(c.id, c.token) for c in again] == [(c.id, c.token) for c in first]
+    assert core.stats(NOW + 5).topics["default"].leased == 3
+    assert [c.id for c in claimed(core, worker, 3, call="8")] != [c.id for c in first]
+
+
+def test_a_repeated_call_counts_its_leases_anew() -> None:
+    core = Core()
+    worker = working(core)
+    core.publish(NOW, [a_message()])
+    claimed(core, worker, call="1")
+    claimed(core, worker, now=NOW + 50, call="1")
+    assert core.stats(NOW + 100).topics["default"].leased == 1
+
+
+def test_a_repeated_call_leaves_out_what_was_lost_meanwhile() -> None:
+    core = Core()
+    worker = working(core)
+    core.publish(NOW, some_messages(2))
+    first, second = claimed(core, worker, 2, call="1")
+    core.requeue(NOW, [first.id])
+    assert [c.id for c in claimed(core, worker, 2, call="1")] == [second.id]
+
+
+def test_a_repeat_with_settlements_settles_once() -> None:
+    core = Core()
+    worker = working(core)
+    core.publish(NOW, some_messages(3))
+    (held,) = claimed(core, worker)
+    ack = Ack(held.ref, b"1", publish=some_messages(1, topic="next"))
+    first = core.claim(NOW, worker, Ask(n=1), [ack], "c")
+    again = core.claim(NOW, worker, Ask(n=1), [ack], "c")
+    assert (first.stale, again.stale) == ((), (held.id,))
+    assert first.claims == again.claims
+    assert core.stats(NOW).topics["next"].enqueued == 1
+
+
+# --- writing down and reading back ---------------------------------------------------------------
+
+
+class Busy:
+    """A queue in the middle of everything, and the journal that led there."""
+
+    def __init__(self, seed: int, steps: int = 200) -> None:
+        self.core, self.dice, self.now = Core("s"), random.Random(seed), NOW
+        self.journal: list[tuple[str, float, tuple[Any, ...]]] = []
+        self.workers = [a_worker() for _ in range(2)]
+        self.held: list[Claim] = []
+        topics = [
+            a_topic("a", ordering=Ordering.KEY, limit=3, lease=5.0, weight=7),
+            a_topic("b", key_limit=1, boost_after=10.0, priority=3),
+        ]
+        self.do("configure", topics, QueuePolicy(limit=6))
+        for worker in self.workers:
+            self.do("register", worker, an_info())
+        verbs = [self.publish, self.claim, self.settle, self.other]
+        for verb in self.dice.choices(verbs, weights=[1, 2, 2, 1], k=steps):
+            self.now += self.dice.random() * 2
+            verb()
+
+    def do(self, verb: str, *args: Any) -> Any:
+        self.journal.append((verb, self.now, args))
+        return getattr(self.core, verb)(self.now, *args)
+
+    def publish(self) -> None:
+        batch = [self.message() for _ in range(self.dice.randrange(1, 5))]
+        group = Group(f"g{self.now}", (batch[0].id,), a_message(topic="a"))
+        self.do("publish", batch, group if self.dice.random() < 0.2 else None)
+
+    def message(self) -> Message:
+        dice = self.dice
+        return a_message(
+            topic=dice.choice("abc"),
+            key=dice.choice([None, "k", "l"]),
+            priority=dice.randrange(10),
+            delay=dice.choice([None, None, 3.0]),
+            expires_in=dice.choice([None, None, 20.0]),
+            unique=dice.choice([None, None, "u"]),
+            unique_for=dice.choice([None, 15.0]),
+        )
+
+    def claim(self) -> None:
+        ask = Ask(n=self.dice.randrange(1, 5))
+        self.held.extend(self.do("claim", self.dice.choice(self.workers), ask).claims)
+
+    def settle(self) -> None:
+        if self.held:
+            ref = self.held.pop(self.dice.randrange(len(self.held))).ref
+            delay = self.dice.choice([0.0, 4.0])
+            later = Later(ref, delay, Charge.FAILURE)
+            kinds = (Ack(ref, b"1"), Ack(ref), later, Bury(ref, Reason.FAILED))
+            self.do("settle", [self.dice.choice(kinds)])
+
+    def other(self) -> None:
+        calls: list[tuple[Any, ...]] = [
+            ("acquire", "lock", "h", 9.0),
+            ("fire", "cron", self.now, [a_message(topic="a")]),
+            ("fence", self.workers[0].name, 5.0),
+            ("pause", "b", self.dice.random() < 0.3),
+            ("purge", "c"),
+        ]
+        self.do(*self.dice.choice(calls))
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_journal_brings_the_same_queue_back(seed: int) -> None:
+    busy = Busy(seed)
+    core, journal = busy.core, busy.journal
+    again = Core("s")
+    for verb, now, args in journal:
+        getattr(again, verb)(now, *args)
+    assert again.dump() == core.dump()
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_looking_at_a_queue_does_not_change_what_becomes_of_it(seed: int) -> None:
+    busy = Busy(seed)
+    core, journal = busy.core, busy.journal
+    again, dice = Core("s"), random.Random(seed)
+    before = NOW
+    for verb, now, args in journal:
+        again.stats(before + (now - before) * dice.random())
+        before = now
+        getattr(again, verb)(now, *args)
+    last = journal[-1][1]
+    core.tick(last + 1)
+    again.tick(last + 1)
+    assert again.dump() == core.dump()
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_snapshot_goes_through_msgpack_and_goes_on_as_the_original_would(seed: int) -> None:
+    busy = Busy(seed)
+    core, journal = busy.core, busy.journal
+    now = journal[-1][1]
+    again = Core.load(msgpack.unpackb(msgpack.packb(core.dump()), strict_map_key=False))
+    invariants.check(again)
+    assert again.dump() == core.dump()
+    for step in range(40):
+        now += 1.0
+        for each in (core, again):
+            each.publish(now, [a_message(id=f"after-{seed}-{step}", topic="a")])
+        worker = a_worker()
+        for each in (core, again):
+            each.register(now, worker, an_info())
+        answers = [each.claim(now, worker, Ask(n=3)) for each in (core, again)]
+        assert answers[0] == answers[1]
+        assert core.stats(now) == again.stats(now)
+
+
+def test_something_else_is_not_taken_for_a_snapshot() -> None:
+    for strange in (None, {}, {"format": 99}, [1, 2]):
+        with pytest.raises(NotDecodable):
+            Core.load(strange)
+
+
+# --- time ----------------------------------------------------------------------------------------
+
+
+def test_time_that_steps_back_a_little_does_nothing() -> None:
+    core = Core()
+    worker = working(core)
+    core.publish(NOW, [a_message()])
+    claimed(core, worker)
+    core.stats(NOW - 0.5)
+    invariants.check(core)
+    assert core.stats(NOW + 61).topics["default"].leased == 0
+
+
+@pytest.mark.parametrize("by", [3600.0, -3600.0])
+def test_a_clock_that_is_set_neither_ends_a_lease_nor_prolongs_it(by: float) -> None:
+    core = Core()
+    worker = working(core)
+    core.publish(NOW, [a_message()])
+    claimed(core, worker)
+    core.fence(NOW, worker.name, 30.0)
+    core.acquire(NOW, "lock", "h", 30.0)
+    core.stepped(by)
+    now = NOW + by
+    invariants.check(core)
+    assert core.stats(now + 29).topics["default"].leased == 1
+    assert core.stats(now + 29).workers[0].state is WorkerState.FENCED
+    assert len(core.locks(now + 29)) == 1
+    assert core.stats(now + 61).topics["default"].leased == 0
+    assert core.locks(now + 61) == []
+
+
+@pytest.mark.parametrize("by", [3600.0, -3600.0])
+def test_a_clock_that_is_set_keeps_waits_and_named_times(by: float) -> None:
+    core = Core()
+    core.publish(NOW, [a_message(id="wait", delay=10.0), a_message(id="named", at=NOW + 7200)])
+    core.stepped(by)
+    now = NOW + by
+    assert [known.state for known in core.states(now + 9, ["wait", "named"])] == [State.DELAYED] * 2
+    assert core.states(now + 11, ["wait"])[0].state is State.WAITING
+    assert core.states(NOW + 7201, ["named"])[0].state is State.WAITING
+
+
+def test_a_silent_worker_is_forgotten_and_a_fenced_one_is_not() -> None:
+    core = Core()
+    silent, fenced = working(core), working(core)
+    core.fence(NOW, fenced.name, 3600.0)
+    later = NOW + WORKER_TTL + 2
+    assert [row.name for row in core.stats(later).workers] == [fenced.name]
+    assert core.claim(later, silent, Ask()).state is WorkerState.UNKNOWN
+
+
+def test_a_sign_of_life_of_any_kind_keeps_a_worker() -> None:
+    core = Core()
+    worker = working(core)
+    signs: tuple[Callable[[float], object], ...] = (
+        lambda now: core.claim(now, worker, Ask(n=0)),
+        lambda now: core.extend(now, worker, [], Beat()),
+        lambda now: core.register(now, worker, an_info()),
+    )
+    for step, sign in enumerate(signs, start=1):
+        sign(NOW + step * 80)
+    assert len(core.stats(NOW + 3 * 80 + 80).workers) == 1
+
+
+# --- nothing grows -------------------------------------------------------------------------------
+
+
+def test_a_hundred_thousand_tasks_leave_nothing_behind() -> None:
+    core = Core()
+    worker, now = working(core), NOW
+    for n in range(1_000):
+        now += 1.0
+        core.publish(
+            now,
+            [
+                a_message(id=f"{n}-{k}", expires_in=600.0, unique=f"u{n}-{k}", result_ttl=5.0)
+                for k in range(20)
+            ],
+        )
+        claims = core.claim(now, worker, Ask(n=20)).claims
+        core.settle(now, [Ack(claim.ref, b"1") for claim in claims])
+        core.acquire(now, f"lock{n}", "h", 1.0)
+    store = core.store
+    sizes = [
+        len(store.rows),
+        len(store.dues),
+        len(store.expiries),
+        len(store.holders),
+        len(store.windows),
+        len(store.topics["default"].line.fresh),
+        *(len(span.rows) for span in store.spans.values()),
+    ]
+    assert sum(sizes) < 200
+    assert len(store.results) < 300
+    assert len(store.recent) < 2_000
+    assert len(store.locks) < 5
+
+
+def test_dead_letters_past_their_bounds_take_their_groups_along() -> None:
+    core = Core()
+    worker = working(core)
+    core.configure(NOW, [a_topic(dead_max=2), a_topic("callback", dead_max=2)])
+    for n in range(10):
+        member = a_message(group=f"g{n}")
+        callback = a_message(topic="callback")
+        core.publish(NOW, [member], Group(f"g{n}", (member.id,), callback))
+        core.settle(NOW, [Bury(claim.ref, Reason.FAILED) for claim in claimed(core, worker)])
+    invariants.check(core)
+    assert len(core.store.groups) == 2
+    assert len(core.store.watched) == 2
+
+
+# --- found by random sequences -------------------------------------------------------------------
+
+
+def test_an_order_set_on_a_mixed_backlog_keeps_the_oldest_the_oldest() -> None:
+    core = Core()
+    core.publish(NOW, [a_message(priority=0)])
+    core.publish(NOW + 5, [a_message(priority=1)])
+    core.configure(NOW + 6, [a_topic(ordering=Ordering.KEY)])
+    invariants.check(core)
+    assert core.stats(NOW + 6).topics["default"].oldest == 6
+
+
+def test_a_retry_that_waits_needs_no_gate_of_its_own() -> None:
+    core = Core()
+    worker = working(core)
+    core.publish(NOW, [a_message(key="k")])
+    (claim,) = claimed(core, worker)
+    core.settle(NOW, [Later(claim.ref, 600.0)])
+    core.configure(NOW, [a_topic(key_limit=1)])
+    invariants.check(core)
+
+
+def test_a_callback_whose_id_was_taken_meanwhile_leaves_that_message_alone() -> None:
+    core = Core()
+    member, callback = a_message(group="g"), a_message()
+    core.publish(NOW, [member], Group("g", (member.id,), callback))
+    core.publish(NOW, [a_message(id=callback.id, topic="other")])
+    core.cancel(NOW, [member.id])
+    invariants.check(core)
+    assert core.states(NOW, [callback.id])[0].state is State.WAITING
