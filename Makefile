@@ -23,6 +23,9 @@ else
 SELECTED := $(foreach part,$(TESTS),$(if $(filter $(part),$(PARTS)),tests/$(part),$(part)))
 endif
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --cluster=$(CLUSTER)
+NODE := PYTHONPATH=tests $(BIN)/python -m node
+NEEDS_PROGRAMS := $(filter all contracts cluster e2e,$(TESTS))
+NEEDS_IMAGES := $(filter all cluster e2e,$(TESTS))
 
 say = @printf '\033[1m==>\033[0m %s\n' "$(1)"
 
@@ -63,10 +66,21 @@ check: lint ## lint, size budgets, generated files fresh: what a commit must pas
 	@$(BIN)/python -m pytest -q -p no:randomly tests/contracts/test_layout.py tests/contracts/test_sizes.py tests/contracts/test_crds.py
 
 test: install ## run the tests; TESTS=unit (or contracts conformance integration cluster e2e, or paths)
+ifneq ($(NEEDS_PROGRAMS),)
+	$(call say,programs of the test cluster (about ten minutes the first time$(,) nothing afterwards))
+	@$(NODE) build
+endif
+ifneq ($(NEEDS_IMAGES),)
+	$(call say,images of worker and operator)
+	@$(NODE) images
+endif
 	$(call say,tests: $(SELECTED))
 	@$(PYTEST) $(SELECTED)
 
 e2e: install ## run the end-to-end tests; CLUSTER=node|kind|current
+	$(call say,programs and images for the end-to-end tests)
+	@$(NODE) build
+	@$(NODE) images
 	$(call say,end-to-end tests on --cluster=$(CLUSTER))
 	@$(PYTEST) tests/e2e
 
@@ -85,13 +99,13 @@ bench: install ## measure; BROKER=local|postgres|memory, PEERS=1 beside the peer
 	@$(BIN)/python -m benchmarks --broker $(BROKER) $(if $(PEERS),--peers)
 
 cluster-up: install ## start the real one-node Kubernetes of the tests
-	@PYTHONPATH=tests $(BIN)/python -m node up
+	@$(NODE) up
 
 cluster-down: install ## end it
-	@PYTHONPATH=tests $(BIN)/python -m node down
+	@$(NODE) down
 
 images: install ## build the worker and operator images into the cache
-	@PYTHONPATH=tests $(BIN)/python -m node images
+	@$(NODE) images
 
 clean: ## remove what the commands above made inside the repository
 	@rm -rf $(VENV) $(DEMO) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache build dist
