@@ -20,6 +20,7 @@ from millgate.brokers.local.address import PROBE_TIMEOUT, Place, private_folder
 from millgate.brokers.local.engine import Engine
 from millgate.brokers.local.journal import Journal
 from millgate.brokers.local.listener import Listener
+from millgate.brokers.local.mounts import shared_type
 from millgate.brokers.local.server import CONNECTIONS, Server
 from millgate.clock import Clock, SystemClock
 from millgate.errors import BrokerRefused, NotDecodable
@@ -64,6 +65,7 @@ def serve(how: Brokerd, ready: Callable[[], None], clock: Clock | None = None) -
         engine, journal = Engine(), None
         if how.data is not None:
             journal = Journal(how.data, clock, how.hello_timeout)
+            _warn_if_shared(how.data)
             _recover(engine, journal)
         _run(how, listener, engine, journal, clock, ready)
         # Not after an error: then what the journal says is surer than what is in memory.
@@ -96,6 +98,21 @@ def _run(
     ready()
     server.run()
     log.info("stopped serving at %s", how.place)
+
+
+def _warn_if_shared(folder: Path) -> None:
+    try:
+        mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:  # not Linux
+        return
+    kind = shared_type(folder.resolve(), mounts)
+    if kind is not None:
+        log.warning(
+            "%s is on %s, which other machines may mount: a broker there would not be kept out by the lock;"
+            " name a folder of this machine's own with --data",
+            folder,
+            kind,
+        )
 
 
 def _recover(engine: Engine, journal: Journal) -> None:
