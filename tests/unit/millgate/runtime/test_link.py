@@ -1,0 +1,136 @@
+"""The child's end of the link: jobs, answers, threads, and signals in the middle of it."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from millgate.errors import BrokerUnavailable, QueueFull
+from millgate.runtime import wire
+from millgate.runtime.lent import Lent
+from millgate.runtime.link import Link
+from support.builders import a_message
+
+
+class Supervisor:
+    """The other end, answering in a thread of its own."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self.end = end
+        self.reader = wire.Reader(end.recv_into)
+        self.asked: list[list[Any]] = []
+
+    def send(self, value: Any) -> None:
+        self.end.sendall(wire.encode(value))
+
+    def serve(self, answer: Any, times: int) -> threading.Thread:
+        def run() -> None:
+            done = 0
+            while done < times:
+                for frame in self.reader.read() or ():
+                    self.asked.append(frame)
+                    self.send(["answer", frame[1], *answer(frame)])
+                    done += 1
+
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        return thread
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[Supervisor, Link]]:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        yield Supervisor(ours), Link(theirs.fileno())
+
+
+def test_jobs_come_in_order_and_the_end_is_the_end(pair: tuple[Supervisor, Link]) -> None:
+    supervisor, link = pair
+    supervisor.send(["hello", {"app": "a:b"}])
+    supervisor.send(["run", [1]])
+    supervisor.send(["run", [2]])
+    supervisor.end.shutdown(socket.SHUT_WR)
+    assert link.hello() == {"app": "a:b"}
+    assert [link.next_jobs(), link.next_jobs(), link.next_jobs()] == [[1], [2], None]
+
+
+def test_a_question_is_answered_while_jobs_arrive(pair: tuple[Supervisor, Link]) -> None:
+    supervisor, link = pair
+    supervisor.send(["run", ["waits"]])
+    supervisor.serve(lambda frame: (True, frame[4][0] * 2), times=1)
+    assert link.ask(7, "double", 21) == 42
+    assert supervisor.asked == [["ask", 1, 7, "double", [21]]]
+    assert link.next_jobs() == ["waits"]
+
+
+def test_many_threads_ask_at_once_and_each_gets_its_own_answer(
+    pair: tuple[Supervisor, Link],
+) -> None:
+    supervisor, link = pair
+    supervisor.serve(lambda frame: (True, frame[4][0]), times=200)
+    found: list[tuple[int, int]] = []
+
+    def ask(base: int) -> None:
+        found.extend((number, link.ask(0, "same", number)) for number in range(base, base + 20))
+
+    threads = [threading.Thread(target=ask, args=(100 * index,)) for index in range(10)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    assert len(found) == 200
+    assert all(asked == answered for asked, answered in found)
+
+
+def test_the_brokers_error_is_raised_in_the_task(pair: tuple[Supervisor, Link]) -> None:
+    supervisor, link = pair
+    supervisor.serve(lambda _frame: (False, ["QueueFull", "the queue is full"]), times=1)
+    with pytest.raises(QueueFull, match="the queue is full"):
+        link.ask(0, "publish")
+
+
+def test_a_question_ends_when_the_worker_does(pair: tuple[Supervisor, Link]) -> None:
+    supervisor, link = pair
+    supervisor.end.shutdown(socket.SHUT_WR)
+    with pytest.raises(BrokerUnavailable):
+        link.ask(0, "publish")
+
+
+def test_what_a_signal_wants_in_the_middle_of_a_frame_happens_after_it(
+    pair: tuple[Supervisor, Link],
+) -> None:
+    supervisor, link = pair
+    happened: list[int] = []
+    link._enter()
+    link.deferred = lambda: happened.append(link.critical)
+    link.send([1])
+    assert happened == []
+    link._leave()
+    assert happened == [0]
+    assert supervisor.reader.read() == [[1]]
+
+
+def test_the_lent_broker_sends_through_the_supervisor_and_opens_the_real_one_only_for_the_rest(
+    pair: tuple[Supervisor, Link],
+) -> None:
+    supervisor, link = pair
+    opened: list[int] = []
+
+    class Real:
+        def stats(self) -> str:
+            return "real stats"
+
+    def open_real() -> Any:
+        opened.append(1)
+        return Real()
+
+    lent = Lent(link, open_real)
+    supervisor.serve(lambda _frame: (True, [["m", False]]), times=1)
+    [receipt] = lent.publish([a_message(id="m")])
+    assert (receipt.id, receipt.duplicate, opened) == ("m", False, [])
+    assert lent.stats() == "real stats"
+    assert opened == [1]

@@ -1,0 +1,163 @@
+"""Process trees, with real processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from millgate.runtime.processes import (
+    alive,
+    children_of,
+    describe_status,
+    kill,
+    kill_tree,
+    sweep,
+    tree_of,
+)
+from millgate.runtime.rss import Tree, data_of, pss_of, rss_of
+from support.wait import eventually
+
+FOREST = """
+import os, time
+for _ in range(2):
+    if os.fork() == 0:
+        if os.fork() == 0:
+            time.sleep(60)
+        time.sleep(60)
+print("grown", flush=True)
+time.sleep(60)
+"""
+SWEEPER = """
+import os, subprocess, sys, time
+from millgate.runtime.processes import become_subreaper, children_of, sweep
+become_subreaper()
+keep = subprocess.Popen(["sleep", "60"])
+subprocess.run([sys.executable, "-c", '''
+import os, time
+for _ in range(5):
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            os.execvp("sleep", ["sleep", "60"])
+        os._exit(0)
+    os.wait()
+'''])
+while len(children_of(os.getpid())) < 6: time.sleep(0.01)
+killed = sweep({keep.pid})
+print(killed, children_of(os.getpid()) == [keep.pid], keep.poll(), flush=True)
+keep.kill(); keep.wait()
+"""
+
+
+def open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+@pytest.fixture
+def forest() -> Iterator[int]:
+    with subprocess.Popen([sys.executable, "-c", FOREST], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        eventually(lambda: len(tree_of(process.pid)) == 5)
+        yield process.pid
+        kill_tree(process.pid)
+
+
+def test_a_tree_is_its_root_and_all_below(forest: int) -> None:
+    tree = tree_of(forest)
+    assert tree[0] == forest
+    assert len(children_of(forest)) == 2
+    assert all(alive(pid) for pid in tree)
+
+
+def test_children_of_every_thread_are_found() -> None:
+    program = (
+        "import threading, subprocess, time\n"
+        "def go(): subprocess.Popen(['sleep', '60']); print('on', flush=True); time.sleep(60)\n"
+        "threading.Thread(target=go).start()"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        assert len(children_of(process.pid)) == 1
+        kill_tree(process.pid)
+
+
+def test_killing_a_tree_ends_all_of_it(forest: int) -> None:
+    tree = tree_of(forest)
+    assert kill_tree(forest) == 5
+    eventually(lambda: not any(alive(pid) for pid in tree))
+
+
+def test_a_process_that_is_gone_has_nothing_and_hurts_nobody() -> None:
+    process = subprocess.Popen(["true"])
+    process.wait()
+    assert not kill(process.pid)
+    assert (children_of(process.pid), tree_of(process.pid)) == ([], [process.pid])
+    assert (rss_of(process.pid), pss_of(process.pid), data_of(process.pid)) == (None, None, None)
+    assert not alive(process.pid)
+
+
+def test_a_sweep_ends_strangers_and_leaves_what_is_ours() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SWEEPER], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["5", "True", "None"]
+
+
+def test_a_sweep_without_strangers_does_nothing() -> None:
+    assert sweep(set(children_of(os.getpid()))) == 0
+
+
+def test_memory_of_a_tree_is_counted_through_kept_descriptors(forest: int) -> None:
+    tree = Tree(forest)
+    tree.refresh()
+    single = rss_of(forest)
+    assert single is not None
+    assert tree.rss() > 3 * single  # forks share pages, RSS counts them for each
+    assert tree.size(above=1) < tree.rss()  # PSS counts them once
+    assert tree.size(above=10**12) == tree.rss()
+    for pid in tree_of(forest)[1:]:
+        os.kill(pid, signal.SIGKILL)
+
+    def size() -> int:
+        tree.refresh()
+        return tree.rss()
+
+    eventually(lambda: size() < 2 * single)
+    assert tree.defunct > 0
+    tree.close()
+
+
+def test_a_trees_descriptors_are_closed_with_it(forest: int) -> None:
+    before = open_files()
+    tree = Tree(forest)
+    tree.refresh()
+    assert open_files() == before + 5
+    tree.close()
+    assert open_files() == before
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [(0, "exit code 0"), (3 << 8, "exit code 3"), (9, "SIGKILL"), (40, "signal 40")],
+)
+def test_a_status_is_put_in_words(status: int, words: str) -> None:
+    assert describe_status(status) == words
+
+
+def test_watching_a_tree_costs_microseconds(forest: int) -> None:
+    tree = Tree(forest)
+    tree.refresh()
+    began = time.thread_time()
+    for _ in range(200):
+        tree.rss()
+    assert (time.thread_time() - began) / 200 < 0.001
+    tree.close()

@@ -1,0 +1,61 @@
+"""Schedules on a memory broker whose clock is turned by hand."""
+
+from __future__ import annotations
+
+import os
+
+from millgate.brokers.memory import MemoryBroker
+from millgate.cron import Misfire, Schedule
+from millgate.runtime.connection import Connection
+from millgate.runtime.logs import Journal
+from millgate.runtime.metrics import Metrics
+from millgate.runtime.timers import Timers
+from millgate.spec import TaskWire
+from support.clock import FakeClock
+
+MINUTE = 1_800_000_000.0  # a full minute
+
+
+def timers(broker: MemoryBroker, clock: FakeClock, **tasks: Schedule) -> Timers:
+    journal = Journal(
+        clock, json_lines=True, level="error", descriptor=os.open("/dev/null", os.O_WRONLY)
+    )
+    connection = Connection(lambda: "", "q", journal=journal, metrics=Metrics(), broker=broker)
+    made = Timers(connection, journal, Metrics(), clock)
+    made.know({name: TaskWire(name, schedule=schedule) for name, schedule in tasks.items()})
+    return made
+
+
+def fired(broker: MemoryBroker) -> int:
+    topics = broker.stats().topics
+    return (topics["default"].enqueued or 0) if "default" in topics else 0
+
+
+def test_each_slot_fires_once_whoever_asks() -> None:
+    clock = FakeClock(MINUTE + 1)
+    broker = MemoryBroker(clock=clock)
+    pair = [timers(broker, clock, tick=Schedule("* * * * *")) for _ in range(2)]
+    waits = [one.fire_due(clock.now()) for one in pair]
+    assert fired(broker) == 0
+    assert all(29 < wait < 60 for wait in waits)
+    for minute in range(1, 4):
+        clock.advance(60)
+        for one in pair:
+            one.fire_due(clock.now())
+        assert fired(broker) == minute
+
+
+def test_missed_slots_are_made_up_for_as_the_schedule_says() -> None:
+    for misfire, count in ((Misfire.SKIP, 0), (Misfire.ONCE, 1), (Misfire.ALL, 3)):
+        clock = FakeClock(MINUTE + 1)
+        broker = MemoryBroker(clock=clock)
+        one = timers(broker, clock, tick=Schedule("*/10 * * * *", misfire=misfire))
+        one.fire_due(clock.now())
+        clock.advance(35 * 60)  # nobody was there; the last slot is five minutes old
+        one.fire_due(clock.now())
+        assert fired(broker) == count, misfire
+
+
+def test_an_app_without_schedules_needs_no_thread() -> None:
+    clock = FakeClock()
+    assert not timers(MemoryBroker(clock=clock), clock).know({"plain": TaskWire("plain")})
