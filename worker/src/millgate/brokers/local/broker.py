@@ -19,7 +19,7 @@ from millgate.brokers.base import (
     TaskState,
     Weaker,
 )
-from millgate.brokers.local import launch, reports, values
+from millgate.brokers.local import reports, values
 from millgate.brokers.local.address import Address
 from millgate.brokers.local.session import Session
 from millgate.clock import Clock, SystemClock
@@ -56,6 +56,8 @@ class LocalBroker:
 
     def setup(self) -> None:
         """Start brokerd if nobody listens at an address of this machine; otherwise join who does."""
+        from millgate.brokers.local import launch  # with subprocess: not what a producer needs
+
         launch.ensure(self._address, self._clock, self._session.deadline)
 
     def server(self) -> Server:

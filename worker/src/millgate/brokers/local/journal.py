@@ -49,6 +49,7 @@ class Journal:
         self._file = -1
         self._end = 0  # bytes that are known to be stored
         self._chain = 0
+        self._failing = False
 
     def snapshot(self) -> bytes | None:
         """The newest snapshot's data. Raises SchemaTooNew, BrokerRefused."""
@@ -98,6 +99,9 @@ class Journal:
             raise self._refusal(error) from error
         self._end += len(data)
         self._chain = chain
+        if self._failing:
+            self._failing = False
+            log.info("the journal in %s can be written again", self.folder)
 
     @property
     def due(self) -> bool:
@@ -146,7 +150,9 @@ class Journal:
 
     def _refusal(self, error: OSError) -> BrokerUnavailable:
         text = f"the broker cannot store anything in {self.folder}: {error.strerror}"
-        log.error("%s", text)
+        if not self._failing:  # once, not with every call while it lasts
+            self._failing = True
+            log.error("%s", text)
         if error.errno in _FULL:
             text += "; free space there, it goes on by itself"
         return BrokerUnavailable(f"{text}. Nothing of this call was stored")
