@@ -97,6 +97,13 @@ def test_a_repeated_ack_publishes_nothing_more(broker: Broker, hand: Hand) -> No
     assert broker.stats().topics["next"].enqueued == 1
 
 
+def test_a_follower_may_take_over_the_unique_text(broker: Broker, hand: Hand) -> None:
+    broker.publish([a_message(unique="u")])
+    follow = a_message(topic="next", unique="u")
+    broker.settle([Ack(hand.one().ref, publish=[follow])])
+    assert broker.states([follow.id])[0].state is State.WAITING
+
+
 def test_what_follows_is_taken_by_a_full_queue_and_by_an_undeclared_topic(
     broker: Broker, hand: Hand
 ) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from millgate.brokers.base import Ask, State
 from millgate.brokers.core import Core
-from millgate.errors import NotDecodable
+from millgate.errors import InvalidMessage, NotDecodable
 from millgate.fleet import WORKER_TTL, Beat, WorkerState
 from millgate.message import Claim, Group, Message
 from millgate.outcome import Reason
@@ -331,6 +331,15 @@ def test_a_retry_that_waits_needs_no_gate_of_its_own() -> None:
     core.settle(NOW, [Later(claim.ref, 600.0)])
     core.configure(NOW, [a_topic(key_limit=1)])
     invariants.check(core)
+
+
+def test_a_group_id_is_not_taken_twice() -> None:
+    core = Core()
+    first, second = some_messages(2, group="g")
+    core.publish(NOW, [first], Group("g", (first.id,), a_message()))
+    with pytest.raises(InvalidMessage, match="callback"):
+        core.publish(NOW, [second], Group("g", (second.id,), a_message()))
+    assert core.states(NOW, [second.id])[0].state is State.UNKNOWN
 
 
 def test_a_callback_whose_id_was_taken_meanwhile_leaves_that_message_alone() -> None:

@@ -99,11 +99,12 @@ def next_due(
     store: Store, now: float, subscription: Subscription, worker: Worker | None = None
 ) -> float | None:
     """Seconds after which time alone may make something claimable: a delay, a rate, a lease or a fence that ends."""
+    for name in [name for name, topic in store.delaying.items() if not topic.delayed]:
+        del store.delaying[name]
     times = [
         when
-        for topic in store.topics.values()
-        if (topic.delayed or topic.policy.rate is not None)
-        and store.level(subscription, topic) is not None
+        for topic in (*store.delaying.values(), *store.rated)
+        if store.level(subscription, topic) is not None
         for when in _times(topic, now)
     ]
     times += [row.until for span in store.spans.values() if (row := span.first()) is not None]

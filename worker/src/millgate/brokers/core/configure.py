@@ -34,9 +34,9 @@ def configure(
     if (wanted.queue, wanted.topics) == (old.queue, old.topics):
         return old.revision
     store.config = wanted
-    store.reconfigured()
-    for name in [*store.topics, *wanted.topics]:
+    for name in {**store.topics, **wanted.topics}:
         _apply(store, now, store.topic(name))
+    store.reconfigured()
     store.news.topics.update(store.active)
     return wanted.revision
 

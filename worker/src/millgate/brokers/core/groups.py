@@ -40,8 +40,14 @@ class Gathering:
         self.buried = False
 
 
-def check(group: Group, messages: Sequence[Message]) -> None:
-    """Raise InvalidMessage when a member is neither a message of this call nor a step of one's chain."""
+def check(store: Store, group: Group, messages: Sequence[Message]) -> None:
+    """Raise InvalidMessage when a member is neither a message of this call nor a step of one's chain, or when
+    another group has the id."""
+    other = store.groups.get(group.id)
+    if other is not None and other.callback.id != group.callback.id:
+        raise InvalidMessage(
+            f"group {group.id!r} exists with another callback; give this one an id of its own"
+        )
     known = {step.id for message in messages for step in (message, *message.chain)}
     strange = [member for member in group.members if member not in known]
     if strange:

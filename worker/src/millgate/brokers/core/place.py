@@ -31,6 +31,7 @@ def later(store: Store, row: Row, due: float) -> None:
     """Let a row wait for its time."""
     topic = row.topic
     topic.put_later(row, due)
+    store.delaying[topic.name] = topic
     if topic.next_due() == due:
         store.due_at(topic, due)
 

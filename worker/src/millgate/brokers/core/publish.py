@@ -24,7 +24,7 @@ def publish(
         _check_declared(store, message)
     records = [checked(store, message) for message in messages]
     if group is not None:
-        groups.check(group, messages)
+        groups.check(store, group, messages)
         _check_declared(store, group.callback)
         checked(store, group.callback)
     receipts = _receipts(store, messages)

@@ -35,9 +35,10 @@ def settle(store: Store, now: float, settlements: Sequence[Settlement]) -> tuple
 
 
 def _ack(store: Store, now: float, row: Row, ack: Ack) -> None:
+    # the end comes first: it frees the unique text and the key that a follower may want
+    finish.succeeded(store, now, row, ack.result, ack.result_ttl)
     if ack.publish:
         publish.follow(store, now, ack.publish)
-    finish.succeeded(store, now, row, ack.result, ack.result_ttl)
 
 
 def _later(store: Store, now: float, row: Row, later: Later) -> None:

@@ -94,6 +94,7 @@ def load(value: Any) -> Store:
     _load_config(store, value["config"])
     for name, fields in value["topics"].items():
         _load_topic(store, name, fields)
+    store.reconfigured()
     for fields in value["workers"]:
         worker = _load_worker(fields)
         store.workers[worker.name] = worker

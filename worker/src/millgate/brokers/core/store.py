@@ -58,6 +58,9 @@ class Store:
         self.config = Configuration()
         self.topics: dict[str, Topic] = {}
         self.active: dict[str, Topic] = {}  # those with something in the lane
+        self.delaying: dict[str, Topic] = {}  # those that may have something delayed
+        self.reserved: list[Topic] = []  # those with a reserve
+        self.rated: list[Topic] = []  # those with a rate
         self.vtime = [0.0] * 10  # where a topic of that priority joins in
         self.rows: dict[str, Row] = {}
         self.leased = 0
@@ -87,6 +90,8 @@ class Store:
         if found is None:
             found = Topic(self.config.policy(name), name in self.config.topics)
             self.topics[name] = found
+            if found.policy.rate is not None:  # by the queue's defaults
+                self.rated.append(found)
         return found
 
     def policy(self, name: str) -> TopicPolicy:
@@ -112,8 +117,10 @@ class Store:
         return known[topic.name]
 
     def reconfigured(self) -> None:
-        """Forget what was derived from the old policies."""
+        """Derive anew what is derived from the policies."""
         self._reach.clear()
+        self.reserved = [t for t in self.topics.values() if t.policy.reserve]
+        self.rated = [t for t in self.topics.values() if t.policy.rate is not None]
 
     def due_at(self, topic: Topic, when: float) -> None:
         """Remember that a topic has a row which is due then."""
@@ -130,8 +137,7 @@ class Store:
         limit = self.config.queue.limit
         if limit is None:
             return None
-        unmet = sum(self.unmet(self.topic(name)) for name in self.config.topics)
-        return limit - self.leased - unmet
+        return limit - self.leased - sum(self.unmet(topic) for topic in self.reserved)
 
     def unmet(self, topic: Topic) -> int:
         """Free slots of a topic's reserve."""
