@@ -17,6 +17,8 @@ BROKERS = sorted(FACTORIES)
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "broker_name" in metafunc.fixturenames:
         chosen = metafunc.config.getoption("--broker") or BROKERS
+        if unknown := set(chosen) - set(BROKERS):
+            raise pytest.UsageError(f"--broker {unknown.pop()}: there are {', '.join(BROKERS)}")
         metafunc.parametrize("broker_name", [name for name in BROKERS if name in chosen])
 
 
