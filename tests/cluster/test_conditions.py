@@ -72,7 +72,7 @@ def test_a_broker_that_is_not_there_is_said_and_the_objects_are_made_all_the_sam
     assert "secret" not in message
     assert place.condition("taskqueue", "hello", "Stalled")[0] == ""
     assert place.condition("taskqueue", "hello", "Reconciling")[0] == "True"
-    assert place.condition("topic", "invoices", "Programmed")[:2] == ("False", "Unreachable")
+    place.becomes("topic", "invoices", "Programmed", "False/Unreachable")
     place.there("deployment", "hello-workers")
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import ceil, exp, isinf, sqrt
+from math import ceil, exp, floor, isinf, sqrt
 
 from millgate.stats import TopicStats
 from millgate_operator.scaling.signal import Signal
@@ -40,7 +40,8 @@ def demand(
             oldest = max(oldest or 0.0, topic.oldest)
     if policy.queue_limit is not None:
         cap = min(cap, policy.queue_limit)
-    need = max(running, forecast) + backlog
+    # only whole tasks are foreseen: what is left of an old rate must not hold a pod for an hour
+    need = max(running, floor(forecast + 1e-6)) + backlog
     headroom = policy.headroom * sqrt(need)
     need += headroom
     if backlog > 0 and oldest is not None and oldest > policy.target_latency:
@@ -65,6 +66,8 @@ def _flow(
     if service is None:  # nothing has been seen running: every claimable task wants a slot
         forecast, backlog = running, claimable
     elif isinf(service):
+        # a burst that is under way says little about what comes: the long view has to do
+        rate = learnt.slow if learnt is not None else 0.0
         forecast, backlog = running + rate * horizon, claimable
     else:
         left = exp(-horizon / service)
