@@ -115,6 +115,14 @@ def test_every_other_end_of_a_member_is_told(
     assert state(broker, callback) is State.FAILED
 
 
+def test_a_purge_leaves_the_callback_that_it_brings_about(broker: Broker, hand: Hand) -> None:
+    callback = a_message()
+    member = a_message(group="g")
+    broker.publish([member], Group("g", (member.id,), callback, require_all=False))
+    assert broker.purge("default") == 1
+    assert ids(hand.claim(5)) == [callback.id]
+
+
 def test_a_lost_member_is_told(broker: Broker, hand: Hand, pass_time: PassTime) -> None:
     broker.configure([a_topic(lease=1.0, retry=RetryPolicy(losses=0))])
     _, callback = a_group(broker, 1)

@@ -263,6 +263,88 @@ def test_a_sign_of_life_of_any_kind_keeps_a_worker() -> None:
     assert len(core.stats(NOW + 3 * 80 + 80).workers) == 1
 
 
+# --- news: what a shell wakes its waiters by -----------------------------------------------------
+
+
+def limited(core: Core) -> tuple[Any, Claim]:
+    """Two messages behind limits of one, the first of them running."""
+    core.configure(NOW, [a_topic(limit=1, key_limit=1)])
+    worker = working(core)
+    core.publish(NOW, some_messages(2, key="k"))
+    return worker, claimed(core, worker)[0]
+
+
+FREE: dict[str, Callable[[Core, Any, Claim], object]] = {
+    "ack": lambda core, worker, claim: core.settle(NOW, [Ack(claim.ref)]),
+    "retry": lambda core, worker, claim: core.settle(NOW, [Later(claim.ref, 60.0)]),
+    "bury": lambda core, worker, claim: core.settle(NOW, [Bury(claim.ref, Reason.FAILED)]),
+    "requeue": lambda core, worker, claim: core.requeue(NOW, [claim.id]),
+    "unregister": lambda core, worker, claim: core.unregister(NOW, worker),
+    "lapse": lambda core, worker, claim: core.tick(NOW + 61),
+    "configure": lambda core, worker, claim: core.configure(NOW, [a_topic()]),
+}
+
+
+@pytest.mark.parametrize("free", FREE)
+def test_a_slot_that_becomes_free_is_news(free: str) -> None:
+    core = Core()
+    worker, claim = limited(core)
+    core.take_news()
+    FREE[free](core, worker, claim)
+    assert "default" in core.take_news().topics
+    assert not core.take_news()
+
+
+def test_a_free_slot_of_a_topic_without_keys_is_news() -> None:
+    core = Core()
+    core.configure(NOW, [a_topic(limit=1)])
+    worker = working(core)
+    core.publish(NOW, some_messages(2))
+    (claim,) = claimed(core, worker)
+    core.take_news()
+    core.settle(NOW, [Ack(claim.ref)])
+    assert core.take_news().topics == {"default"}
+
+
+def test_a_free_slot_of_the_queue_is_news_for_every_topic() -> None:
+    core = Core()
+    core.configure(NOW, [], QueuePolicy(limit=1))
+    worker = working(core)
+    core.publish(NOW, [a_message(topic="a"), a_message(topic="b"), a_message(topic="c")])
+    (claim,) = claimed(core, worker)
+    core.take_news()
+    core.settle(NOW, [Ack(claim.ref)])
+    assert core.take_news().topics == {"b", "c"}
+
+
+def test_publishing_resuming_unfencing_and_coming_due_are_news() -> None:
+    core = Core()
+    worker = working(core)
+    core.publish(NOW, [a_message(), a_message(topic="late", delay=5.0)])
+    assert core.take_news().topics == {"default"}
+    core.pause(NOW, "default", True)
+    core.take_news()
+    core.pause(NOW, "default", False)
+    assert core.take_news().topics == {"default"}
+    core.fence(NOW, worker.name, 60)
+    core.unfence(NOW, worker.name)
+    assert core.take_news().topics == {"default"}
+    core.tick(NOW + 6)
+    assert core.take_news().topics == {"late"}
+
+
+def test_every_end_is_news() -> None:
+    core = Core()
+    worker = working(core)
+    messages = some_messages(5)
+    core.publish(NOW, messages)
+    first, second, third = claimed(core, worker, 3)
+    core.settle(NOW, [Ack(first.ref), Ack(second.ref, b"1"), Bury(third.ref, Reason.FAILED)])
+    core.cancel(NOW, [messages[3].id])
+    core.purge(NOW, "default")
+    assert core.take_news().ended == [message.id for message in messages]
+
+
 # --- nothing grows -------------------------------------------------------------------------------
 
 
