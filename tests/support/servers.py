@@ -320,6 +320,39 @@ def _make_template(initdb: Path, user: str, wanted: Path) -> None:
     folder.remove()
 
 
+class PgBouncer:
+    """A pooler in transaction mode in front of a PostgreSQL server."""
+
+    def __init__(self, server: Postgres, size: int = 3) -> None:
+        program = need("pgbouncer", [Path("/usr/sbin")], ["pgbouncer"])
+        self._folder = Folder(user_for("postgres"))
+        self._server = server
+        self.port = free_port()
+        users, settings = self._folder.path / "users.txt", self._folder.path / "pgbouncer.ini"
+        users.write_text(f'"{server.superuser}" "{PASSWORD}"\n')
+        settings.write_text(
+            f"[databases]\n* = host=127.0.0.1 port={server.port}\n[pgbouncer]\nlisten_addr = 127.0.0.1\n"
+            f"listen_port = {self.port}\nunix_socket_dir =\nauth_type = plain\nauth_file = {users}\n"
+            f"pool_mode = transaction\ndefault_pool_size = {size}\nmax_client_conn = 100\n"
+        )
+        for path in (users, settings):
+            self._folder.own(path)
+        self._kept = Kept(
+            [str(program), str(settings)], stop=signal.SIGINT, user=user_for("postgres"),
+            log=self._folder.path / "server.log",
+        )  # fmt: skip
+        wait_until_up(self._kept, self.port)
+
+    def url(self, database: str) -> str:
+        """The URL of a database through the pooler."""
+        return self._server.url(database, port=self.port)
+
+    def close(self) -> None:
+        """Stop it and delete its files."""
+        self._kept.stop()
+        self._folder.remove()
+
+
 class Redis:
     """One Redis server, without persistence unless `arguments` say otherwise."""
 

@@ -1,4 +1,4 @@
-"""Columns for the server's functions: lists → PostgreSQL's binary arrays, at a fraction of the driver's general cost."""
+"""Columns for the server's functions: lists → PostgreSQL's binary arrays, at a fraction of the driver's cost."""
 
 from __future__ import annotations
 
@@ -76,9 +76,7 @@ class _Fixed(_Dumper):
             flat[1::2] = values
             return struct.pack(">" + ("i" + self.code) * len(values), *flat)
         one = struct.Struct(">i" + self.code)
-        return b"".join(
-            _NULL if value is None else one.pack(self.size, value) for value in values
-        )
+        return b"".join(_NULL if value is None else one.pack(self.size, value) for value in values)
 
 
 class _Smallint(_Fixed):

@@ -1,10 +1,10 @@
-"""The PostgreSQL broker: one schema per queue, every verb one transaction in the server, the server's clock deciding."""
+"""The PostgreSQL broker: one schema per queue, every verb one transaction, the server's clock deciding."""
 
 from __future__ import annotations
 
 from millgate.brokers.base import Server
 from millgate.brokers.postgres.connection import Connection
-from millgate.brokers.postgres.migrate import migrate, stored_version
+from millgate.brokers.postgres.migrate import migrate, pending, script, stored_version
 from millgate.brokers.postgres.publishing import Publishing
 from millgate.brokers.postgres.steering import Steering
 from millgate.brokers.postgres.waiting import Waiting
@@ -16,6 +16,16 @@ class PostgresBroker(Publishing, Waiting, Steering):
     def setup(self) -> None:
         """Create or migrate the schema; safe when many do it at once."""
         self.pool.call(lambda connection, _: migrate(connection, self.target.schema), deadline=60.0)
+
+    def pending_migration(self) -> str:
+        """What `setup` would carry out, as SQL; empty when nothing is missing. Raises SchemaTooNew."""
+        schema = self.target.schema
+
+        def look(connection: Connection, _: bool) -> str:
+            steps = pending(stored_version(connection, schema), schema)
+            return script(schema, steps) if steps else ""
+
+        return self.pool.call(look)
 
     def server(self) -> Server:
         """What is behind this connection."""

@@ -93,7 +93,7 @@ class Pool:
                 return answer
 
     def open(self, timeout: float) -> Connection:
-        """A new connection, checked; the caller closes it. Raises psycopg's errors, VersionUnsupported, UnsafeServer."""
+        """A new connection, checked; the caller closes it. Raises psycopg's errors, BrokerRefused."""
         try:
             connection = self._connect(timeout, self.pooled)
         except psycopg.OperationalError as error:
@@ -119,7 +119,9 @@ class Pool:
 
     def _take(self, end: float) -> Connection:
         with self._lock:
-            if self._pid != os.getpid():  # a forked child must not speak on its parent's connections
+            if (
+                self._pid != os.getpid()
+            ):  # a forked child must not speak on its parent's connections
                 _orphans.extend(self._spare)
                 self._spare, self._pid = [], os.getpid()
             if self._closed:
@@ -139,7 +141,10 @@ class Pool:
     def _drop(self, connection: Connection | None) -> None:
         if connection is None:
             return
-        if connection.closed or connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+        if (
+            connection.closed
+            or connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE
+        ):
             connection.close()
             with self._lock:  # the others have probably died with it
                 spare, self._spare = self._spare, []

@@ -1,4 +1,4 @@
-"""What one client remembers from claim to claim: where to look, and whose turn it is. Pure but for what it remembers."""
+"""What one client remembers from claim to claim: where to look, and whose turn it is. No I/O."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Being woken: one connection that listens, and a thread that tells those who wait. Without it they look by themselves."""
+"""Being woken: one connection that listens, and a thread that tells those who wait."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Listener:
     def __init__(self, pool: Pool, schema: str) -> None:
         self._pool = pool
         self._schema = schema
-        self.number = random.getrandbits(62)  # noqa: S311 -- names a channel
+        self.number = random.getrandbits(62)
         self.work = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self.ended = threading.Condition()
         self.generation = 0
@@ -44,7 +44,9 @@ class Listener:
             if self._thread is None or self._pid != os.getpid():
                 self._pid = os.getpid()
                 self._ready.clear()
-                self._thread = threading.Thread(target=self._run, name="millgate-listen", daemon=True)
+                self._thread = threading.Thread(
+                    target=self._run, name="millgate-listen", daemon=True
+                )
                 self._thread.start()
         self._ready.wait(self._pool.deadline)
 
@@ -56,6 +58,11 @@ class Listener:
             thread.join(5)
         for descriptor in (self.work, self._stop):
             os.close(descriptor)
+
+    def wait_ended(self, generation: int, timeout: float) -> None:
+        """Wait until somebody's message has ended since `generation`, at most `timeout` seconds."""
+        with self.ended:
+            self.ended.wait_for(lambda: self.generation != generation, timeout)
 
     def tell(self) -> None:
         """Let everybody who waits look again."""

@@ -27,7 +27,17 @@ _PINS: Final = (
 )
 #: Functions that the client calls; the others run inside these and inherit their settings.
 ENTRIES: Final = (
-    *("acquire", "await", "cancel", "claim", "configuration", "configure", "dead", "extend"),
+    *(
+        "acquire",
+        "await",
+        "cancel",
+        "claim",
+        "configuration",
+        "configure",
+        "dead",
+        "ensure",
+        "extend",
+    ),
     *("fence", "fire", "fired", "fleet", "forward", "forwards", "group", "locks", "pause"),
     *("peek", "progress", "publish", "purge", "purge_dead", "register", "release_lock", "renew"),
     *("replay", "requeue", "schedules", "send", "settle", "states", "stats", "tick"),
@@ -55,8 +65,13 @@ def migrations() -> tuple[Migration, ...]:
 
 def stored_version(connection: psycopg.Connection[Any], schema: str) -> int:
     """The version of what is stored; 0: nothing is."""
-    row = connection.execute("SELECT to_regclass(%s)", [f'"{schema}".meta']).fetchone()
-    if row is None or row[0] is None:
+    # a query, not to_regclass: that may answer from what this session looked up before it waited for the lock
+    row = connection.execute(
+        "SELECT 1 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "
+        "WHERE n.nspname = %s AND c.relname = 'meta'",
+        [schema],
+    ).fetchone()
+    if row is None:
         return 0
     row = connection.execute(f'SELECT max(version) FROM "{schema}".meta').fetchone()  # noqa: S608 -- checked name
     return int(row[0] or 0) if row is not None else 0
@@ -72,11 +87,10 @@ def pending(stored: int, schema: str) -> tuple[Migration, ...]:
 
 
 def script(schema: str, steps: tuple[Migration, ...]) -> str:
-    """What `migrate` would carry out, for people to read."""
-    lines = [f'CREATE SCHEMA IF NOT EXISTS "{schema}";', f'SET search_path = "{schema}";']
-    for step in steps:
-        lines += [step.text, f"INSERT INTO meta VALUES ({step.number});"]
-    return "\n".join(lines)
+    """What `migrate` carries out, for people to read or run themselves."""
+    return "\n".join(
+        f"{part.rstrip().rstrip(';')};" for part in ("BEGIN", *_parts(schema, steps), "COMMIT")
+    )
 
 
 def migrate(connection: Connection, schema: str) -> int:
@@ -93,29 +107,35 @@ def migrate(connection: Connection, schema: str) -> int:
         steps = pending(stored_version(connection, schema), schema)
         if not steps:
             return 0
-        connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{schema}"')
-        connection.execute(f'SET LOCAL search_path = "{schema}", pg_temp')
-        connection.execute("SET LOCAL check_function_bodies = off")
-        for step in steps:
-            for _, text in step.files:
-                connection.execute(text.encode(), prepare=False)
-            connection.execute("INSERT INTO meta VALUES (%s)", [step.number])
-        queue = json.dumps(queue_to_dict(QueuePolicy()))
-        connection.execute("UPDATE queue SET policy = %s WHERE policy = '{}'", [queue])
-        _pin(connection, schema)
+        for part in _parts(schema, steps):
+            connection.execute(part.encode(), prepare=False)
         return len(steps)
 
 
-def _pin(connection: Connection, schema: str) -> None:
-    rows = connection.execute(
-        "SELECT p.oid::regprocedure::text FROM pg_proc p WHERE p.pronamespace = %s::regnamespace AND p.proname = ANY (%s)",
-        [f'"{schema}"', [f"{name}_{VERSION}" for name in ENTRIES]],
-    ).fetchall()
-    assert len(rows) == len(ENTRIES), "every entry has its function"
-    settings = [*_PINS, f'search_path = "{schema}", pg_temp']
-    for (name,) in rows:
-        for setting in settings:
-            connection.execute(f"ALTER FUNCTION {name} SET {setting}")
+def _parts(schema: str, steps: tuple[Migration, ...]) -> Iterator[str]:
+    yield f'CREATE SCHEMA IF NOT EXISTS "{schema}"'
+    yield f'SET LOCAL search_path = "{schema}", pg_temp'
+    yield "SET LOCAL check_function_bodies = off"
+    for step in steps:
+        yield step.text
+        yield f"INSERT INTO meta VALUES ({step.number})"  # noqa: S608 -- a number
+    defaults = json.dumps(queue_to_dict(QueuePolicy())).replace("'", "''")
+    yield f"UPDATE queue SET policy = '{defaults}' WHERE policy = '{{}}'"  # noqa: S608 -- our own values
+    yield _pins(schema)
+
+
+def _pins(schema: str) -> str:
+    names = ", ".join(f"'{name}_{VERSION}'" for name in ENTRIES)
+    settings = " ".join(f"SET {pin}" for pin in _PINS)
+    return f"""DO $pin$
+DECLARE
+  f text;
+BEGIN
+  FOR f IN SELECT p.oid::regprocedure::text FROM pg_proc p
+      WHERE p.pronamespace = '"{schema}"'::regnamespace AND p.proname IN ({names}) LOOP
+    EXECUTE format('ALTER FUNCTION %s {settings} SET search_path = "{schema}", pg_temp', f);
+  END LOOP;
+END $pin$"""  # noqa: S608 -- checked names
 
 
 def _migrations() -> Iterator[Migration]:

@@ -10,16 +10,22 @@ import psycopg
 from psycopg.rows import tuple_row
 
 from millgate.brokers.postgres import arrays, drafts
-from millgate.brokers.postgres.arrays import Ints, Texts
+from millgate.brokers.postgres.arrays import Ints, Smallints, Texts
 from millgate.brokers.postgres.connection import Connection
 from millgate.brokers.postgres.refusals import translate
 from millgate.brokers.postgres.session import Session, new_call
+from millgate.brokers.postgres.url import Target
+from millgate.clock import Clock
 from millgate.errors import InvalidInput
 from millgate.message import Group, Message, Receipt
 
 
 class Publishing(Session):
     """The verbs of whoever produces."""
+
+    def __init__(self, target: Target, deadline: float, clock: Clock) -> None:
+        super().__init__(target, deadline, clock)
+        self._ensured: set[tuple[str, int]] = set()
 
     def publish(self, messages: Sequence[Message], group: Group | None = None) -> list[Receipt]:
         """Store messages, all or none, in order."""
@@ -57,7 +63,7 @@ class Publishing(Session):
 
     def schedules(self) -> Mapping[str, float]:
         """The last slot that each schedule fired."""
-        return dict(self.rows("schedules"))  # type: ignore[arg-type]
+        return {row[0]: row[1] for row in self.rows("schedules")}
 
     def publish_in(
         self, connection: psycopg.Connection[Any], messages: Sequence[Message]
@@ -75,6 +81,7 @@ class Publishing(Session):
         sent = drafts.batch(messages)
         if not messages:
             return []
+        self._ensure(messages)
         with connection.cursor(binary=True, row_factory=tuple_row) as cursor:
             arrays.register(cursor.adapters)
             parameters = (new_call(), *sent.columns)
@@ -88,6 +95,14 @@ class Publishing(Session):
         assert row is not None, "one row"
         return _receipts(sent, row)
 
+    def _ensure(self, messages: Sequence[Message]) -> None:
+        """Let topics appear in a transaction of our own: a long one of the caller's would hold up all other users."""
+        used = {(message.topic, message.priority) for message in messages} - self._ensured
+        if used:
+            names, priorities = zip(*used, strict=True)
+            self.rows("ensure", Texts(names), Smallints(priorities))
+            self._ensured |= used
+
     def _gather(
         self,
         connection: Connection,
@@ -95,18 +110,16 @@ class Publishing(Session):
         messages: Sequence[Message],
         receipts: Sequence[Receipt],
     ) -> None:
-        real = {
-            message.id: receipt.id for message, receipt in zip(messages, receipts, strict=True)
-        }
+        real = {message.id: receipt.id for message, receipt in zip(messages, receipts, strict=True)}
         members = tuple(real.get(member, member) for member in group.members)
         watches = list(drafts.watches(group, messages, real))
         watched, waiting, places = zip(*watches, strict=True) if watches else ((), (), ())
+        columns = (Texts(watched), Texts(waiting), Ints(places))
         callback = replace(group.callback, gather=members)
         self.run(
             connection,
             "group",
-            (group.id, group.require_all, Texts(watched), Texts(waiting), Ints(places))
-            + drafts.single(callback),
+            (group.id, group.require_all, *columns, *drafts.single(callback)),
         )
 
 

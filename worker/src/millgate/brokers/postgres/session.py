@@ -22,7 +22,6 @@ from millgate.queues import (
 T = TypeVar("T")
 #: The functions of this program; older ones stay in the database beside them.
 VERSION: Final = 1
-#: PostgreSQL types of parameters that the driver would not guess.
 _NO_TOPICS: Final = -1
 
 
@@ -32,7 +31,7 @@ class Topics:
 
     version: int = _NO_TOPICS
     names: Mapping[int, str] = field(default_factory=dict)
-    configuration: Configuration = Configuration()
+    configuration: Configuration = field(default_factory=Configuration)
 
 
 class Session:
@@ -58,9 +57,13 @@ class Session:
             self._statements[key] = found
         return found
 
-    def rows(self, verb: str, *parameters: Any, deadline: float | None = None) -> list[tuple[Any, ...]]:
+    def rows(
+        self, verb: str, *parameters: Any, deadline: float | None = None
+    ) -> list[tuple[Any, ...]]:
         """All rows that a function answers; repeated when the connection is lost."""
-        return self.pool.call(lambda connection, _: self.run(connection, verb, parameters), deadline)
+        return self.pool.call(
+            lambda connection, _: self.run(connection, verb, parameters), deadline
+        )
 
     def value(self, verb: str, *parameters: Any, deadline: float | None = None) -> Any:
         """The first column of the only row."""
@@ -131,4 +134,4 @@ class Session:
 
 def new_call() -> int:
     """A number that tells one call's repeats from all other calls."""
-    return random.getrandbits(62)  # noqa: S311 -- distinct, not secret
+    return random.getrandbits(62)

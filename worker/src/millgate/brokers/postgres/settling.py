@@ -24,6 +24,7 @@ from millgate.settlement import Ack, Bury, Charge, Drop, Later, Settlement
 
 _CHARGES: Final = {Charge.FAILURE: 0, Charge.LOSS: 1, Charge.NOTHING: 2}
 _LATER, _BURY, _DROP = 1, 2, 3
+_MOST: Final = 1 << 63
 #: Parameters of the settling functions: 4 columns of acks, 7 of the others, 14 of messages that follow.
 NOTHING: Final[tuple[Any, ...]] = (None,) * 25
 
@@ -65,13 +66,14 @@ def token_of(seq: int, call: int, name: str) -> str:
 
 def read_token(claim: ClaimRef) -> tuple[int, int] | None:
     """(seq, call) of a claim's token; None when it was not made here, or for another id."""
+    parts = claim.token.split(".")
     try:
-        seq, call, check = (int(part, 16) for part in claim.token.split("."))
+        if len(parts) != 3 or int(parts[2], 16) != crc32(claim.id.encode()):
+            return None
+        seq, call = int(parts[0], 16), int(parts[1], 16)
     except ValueError:
         return None
-    if check != crc32(claim.id.encode()) or not (0 <= seq < 1 << 63 and 0 <= call < 1 << 63):
-        return None
-    return seq, call
+    return (seq, call) if 0 <= seq < _MOST and 0 <= call < _MOST else None
 
 
 def settling(settlements: Sequence[Settlement]) -> Settling:
@@ -131,7 +133,9 @@ def _other_columns(others: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
     if not others:
         return NOTHING[:7]
     kinds = (Bigints, Bigints, Smallints, Floats, Smallints, Blobs, Texts)
-    return tuple(kind(values) for kind, values in zip(kinds, zip(*others, strict=True), strict=True))
+    return tuple(
+        kind(values) for kind, values in zip(kinds, zip(*others, strict=True), strict=True)
+    )
 
 
 def _following(acks: _Acks) -> tuple[Any, ...]:

@@ -78,7 +78,7 @@ class Steering(Session):
         strange = [state for state in states if state not in _PURGED]
         if strange:
             raise InvalidInput(
-                f"cannot purge {strange[0]!s} messages; purge waiting and delayed, cancel what runs, purge_dead the dead"
+                f"cannot purge {strange[0]!s} messages; purge waiting and delayed, cancel what runs"
             )
         waiting, delayed = State.WAITING in states, State.DELAYED in states
         return self._in_batches("purge", topic, waiting, delayed, _BATCH)

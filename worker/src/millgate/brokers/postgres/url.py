@@ -9,6 +9,9 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
+from psycopg import ProgrammingError
+from psycopg.conninfo import conninfo_to_dict
+
 from millgate.errors import InvalidSettings
 
 _SCHEMA: Final = re.compile(r"^[a-z_][a-z0-9_]{0,62}$")
@@ -24,7 +27,7 @@ _BUNDLES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a queue lives: libpq's parameters, the schema, and whether a transaction pooler is between (None: find out)."""
+    """Where a queue lives: libpq's parameters, the schema, and whether a pooler is between (None: find out)."""
 
     conninfo: str
     extra: Mapping[str, str]
@@ -51,15 +54,24 @@ def parse(url: str, queue: str, environ: Mapping[str, str]) -> Target:
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     schema = options.pop("schema", "") or schema_of(queue)
     if not _SCHEMA.match(schema):
-        raise InvalidSettings(
-            f"?schema={schema}: use 1 to 63 of a-z, 0-9 and '_', no digit first"
-        )
+        raise InvalidSettings(f"?schema={schema}: use 1 to 63 of a-z, 0-9 and '_', no digit first")
     pooler = _pooler(options.pop("pooler", "auto"))
     extra = _tls(options, environ, insecure=fragment == "insecure")
     if "," in parts.netloc.rpartition("@")[2] or "," in options.get("host", ""):
         options.setdefault("target_session_attrs", "read-write")  # follow the primary
-    conninfo = parts._replace(scheme="postgresql", query=urlencode(options, quote_via=quote)).geturl()
+    conninfo = f"postgresql://{parts.netloc}{parts.path}?{urlencode(options, quote_via=quote)}"
+    try:
+        conninfo_to_dict(conninfo, **extra)
+    except ProgrammingError as error:
+        raise InvalidSettings(f"postgresql://: {redacted(str(error), parts.password)}") from None
     return Target(conninfo, extra, schema, pooler, _endpoint(parts.netloc, parts.path, options))
+
+
+def redacted(text: str, password: str | None) -> str:
+    """A text without the password."""
+    for secret in filter(None, (password, unquote(password or ""))):
+        text = text.replace(secret, "***")
+    return text
 
 
 def schema_of(queue: str) -> str:
@@ -72,7 +84,9 @@ def _quoted(url: str) -> str:
     """The URL with a user and password that libpq can read, also when somebody wrote @ : or % as they are."""
     scheme, separator, rest = url.partition("://")
     if not separator:
-        raise InvalidSettings("postgresql://: write it like postgresql://user:password@host/database")
+        raise InvalidSettings(
+            "postgresql://: write it like postgresql://user:password@host/database"
+        )
     userinfo, at, tail = rest.rpartition("@")
     if not at or "?" in userinfo:
         return url

@@ -22,6 +22,8 @@ _LOOK: Final = 1.0
 _POLL: Final = 0.5
 #: After going to sleep: whoever published while we did so has committed by now.
 _SECOND_LOOK: Final = 0.02
+#: Our word that we sleep is good for so long; then it is left anew, as if we had just gone to sleep.
+_WORD: Final = 5.0
 
 
 class Waiting(Working, Looking):
@@ -38,9 +40,8 @@ class Waiting(Working, Looking):
         end = self.clock.monotonic() + timeout
         listener = self.listener()
         second = not self._left_token(subscription)
-        if self._drained(self._interrupt):
-            return True
-        while True:
+        woken = self._drained(self._interrupt)
+        while not woken:
             self._drained(listener.work)
             claimable, next_due = self._look(listener, subscription)
             if claimable:
@@ -48,16 +49,26 @@ class Waiting(Working, Looking):
             left = end - self.clock.monotonic()
             if left <= 0:
                 return False
-            pause = _LOOK if listener.connected else _POLL
-            if second and listener.connected:
-                second, pause = False, _SECOND_LOOK
+            second = second and listener.connected
+            pause = _SECOND_LOOK if second else _LOOK if listener.connected else _POLL
+            second = False
             if next_due is not None:
                 pause = min(pause, max(next_due, 0.002))
-            if self._sleep(listener, min(pause, left)):
-                self._asleep = None
-                return True
-            if self.clock.monotonic() >= end:
+            woken = self._sleep(listener, min(pause, left))
+            if not woken and self.clock.monotonic() >= end:
                 return False
+        self._asleep = None
+        return True
+
+    def asleep(self) -> int | None:
+        """The number of the listener that has left word that it sleeps."""
+        if self._asleep is None or self._listener is None:
+            return None
+        return self._listener.number
+
+    def awake(self) -> None:
+        """Work was found: that word is taken back."""
+        self._asleep = None
 
     def interrupt(self) -> None:
         """Make a `wait_for_work` return now, or the next one return at once. Safe in signal handlers."""
@@ -75,16 +86,12 @@ class Waiting(Working, Looking):
         pause = _SECOND_LOOK
         try:
             while True:
-                with listener.ended:
-                    generation = listener.generation
+                generation = listener.generation
                 known = self.states(ids)
                 left = end - self.clock.monotonic()
                 if left <= 0 or any(state.state.final for state in known):
                     return known
-                with listener.ended:
-                    listener.ended.wait_for(
-                        lambda seen=generation: listener.generation != seen, min(pause, left)
-                    )
+                listener.wait_ended(generation, min(pause, left))
                 pause = min(2 * pause, _LOOK) if listener.connected else min(2 * pause, _POLL)
         finally:
             if not any(state.state.final for state in known):
@@ -123,7 +130,7 @@ class Waiting(Working, Looking):
         if self._asleep is None:
             return False
         left, when = self._asleep
-        return left == subscription and self.clock.monotonic() - when < 30
+        return left == subscription and self.clock.monotonic() - when < _WORD
 
     def _sleep(self, listener: Listener, seconds: float) -> bool:
         """Whether somebody woke us."""

@@ -105,7 +105,11 @@ class Working(Forwarding):
         """Renew leases and the worker's row."""
         named = [(claim.id, read_token(claim)) for claim in claims]
         pairs = [pair for _, pair in named if pair is not None]
-        columns = (Bigints([p[0] for p in pairs]), Bigints([p[1] for p in pairs])) if pairs else (None, None)
+        columns = (
+            (Bigints([p[0] for p in pairs]), Bigints([p[1] for p in pairs]))
+            if pairs
+            else (None, None)
+        )
         said = json.dumps(asdict(beat))
         [(held, cancelled, state, revision)] = self.rows(
             "extend", worker.name, worker.incarnation, said, *columns
@@ -130,6 +134,13 @@ class Working(Forwarding):
         if forward:
             self.forward()
 
+    def asleep(self) -> int | None:
+        """The number of the listener that has left word that it sleeps; None: nobody sleeps here."""
+        return None
+
+    def awake(self) -> None:
+        """Work was found: that word is taken back."""
+
     def _tick_now_and_then(self) -> None:
         if self.clock.monotonic() - self._ticked >= _TICK:
             self.tick()
@@ -148,6 +159,7 @@ class Working(Forwarding):
             *self._hints.columns(now),
             *self._turns.columns(),
             upkeep,
+            self.asleep(),
             *(carried.columns if carried is not None else NOTHING),
         )
 
@@ -160,6 +172,8 @@ class Working(Forwarding):
         if upkeep or len(rows) < n:
             self._kept_up = now
         self._note(rows, head)
+        if rows:
+            self.awake()
         if head.forward:
             self.forward()
         return self._claims(rows, call), head
@@ -174,7 +188,21 @@ class Working(Forwarding):
     def _claims(self, rows: Sequence[tuple[Any, ...]], call: int) -> list[Claim]:
         names, claims = self.topics.names, []
         for row in rows:
-            seq, name, topic, priority, key, ttl, group, record, failed, lost, interrupted, age, lease = row[:13]
+            (
+                seq,
+                name,
+                topic,
+                priority,
+                key,
+                ttl,
+                group,
+                record,
+                failed,
+                lost,
+                interrupted,
+                age,
+                lease,
+            ) = row[:13]
             claims.append(
                 Claim(
                     name,

@@ -139,8 +139,7 @@ CREATE TABLE lease (
   failure       bytea,
   progress      bytea
 );
-CREATE INDEX lease_until ON lease (until);
-CREATE INDEX lease_worker ON lease (worker);
+CREATE INDEX lease_worker ON lease (worker, until); -- what ends first is looked for worker by worker
 
 -- How many of a key are in ready, lease, or delayed with their slot kept.
 CREATE TABLE keystate (

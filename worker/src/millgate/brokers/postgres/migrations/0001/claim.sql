@@ -3,13 +3,13 @@
 --
 -- `p_topics` NULL takes all topics; `p_levels` are the levels of an ordered subscription, beside `p_topics`. `p_hint_lanes`
 -- and `p_hints` say below which seq this client found nothing but dead entries; `p_pass_topics` and `p_passes` how far the
--- topics are ahead in the weighted turn. `p_repeat`: the reply to an earlier call of this number was lost.
+-- topics are ahead in the weighted turn. `p_listener` has left word that it sleeps. `p_repeat`: the reply to an earlier call of this number was lost.
 --
 -- Locks, in this order: configuration (shared), worker, leases, the queue's counter, topics' counters (passed over when
 -- somebody has them: o_busy).
 CREATE FUNCTION claim_1(
   p_call bigint, p_repeat boolean, p_name text, p_inc text, p_n int, p_topics int[], p_levels int[],
-  p_hint_lanes int[], p_hints bigint[], p_pass_topics int[], p_passes float8[], p_upkeep boolean,
+  p_hint_lanes int[], p_hints bigint[], p_pass_topics int[], p_passes float8[], p_upkeep boolean, p_listener bigint,
   a_seq bigint[], a_tok bigint[], a_body bytea[], a_ttl float8[],
   s_seq bigint[], s_tok bigint[], s_kind smallint[], s_delay float8[], s_charge smallint[], s_failure bytea[], s_reason text[],
   f_parent bigint[], f_topic text[], f_id text[], f_prio smallint[], f_record bytea[], f_key text[], f_delay float8[],
@@ -256,6 +256,9 @@ BEGIN
       PERFORM wake_1(NULL, 1);
     END IF;
   END IF;
+  IF p_listener IS NOT NULL AND v_got > 0 THEN
+    DELETE FROM idle WHERE listener = p_listener;  -- not asleep any more: the next message wakes somebody else
+  END IF;
   IF v_next IS NULL THEN
     v_next := CASE WHEN v_got >= p_n AND p_n > 0 THEN 0 ELSE least(v_rate, next_1(v_now, p_topics),
       CASE WHEN v_state = 2 THEN extract(epoch FROM w.fenced - v_now) END) END;
@@ -269,5 +272,6 @@ END $$;
 CREATE FUNCTION next_1(p_now timestamptz, p_topics int[]) RETURNS float8 LANGUAGE sql AS $$
   SELECT CASE WHEN x.at IS NOT NULL THEN greatest(0, extract(epoch FROM x.at - p_now))::float8 END FROM (SELECT least(
     (SELECT d.due FROM delayed d WHERE p_topics IS NULL OR d.topic = ANY (p_topics) ORDER BY d.due LIMIT 1),
-    (SELECT l.until FROM lease l WHERE l.until >= (SELECT reaped FROM upkeep) - interval '2 s' ORDER BY l.until LIMIT 1)) AS at) x
+    (SELECT min(l.until) FROM worker w CROSS JOIN upkeep u CROSS JOIN LATERAL (SELECT e.until FROM lease e WHERE e.worker = w.id
+      AND e.until >= u.reaped - interval '2 s' ORDER BY e.worker, e.until LIMIT 1) l)) AS at) x
 $$;

@@ -68,7 +68,8 @@ BEGIN
     RETURN;
   END IF;
   v_failed := array(SELECT member FROM watch WHERE grp = p_group AND id = member AND state = 2 ORDER BY place);
-  IF NOT g.require_all OR cardinality(v_failed) = 0 THEN
+  IF NOT g.require_all OR cardinality(v_failed) = 0 OR EXISTS (SELECT 1 FROM msg WHERE id = (g.callback).id)
+    OR EXISTS (SELECT 1 FROM final WHERE id = (g.callback).id AND until > p_now) THEN  -- or somebody has taken the id
     DELETE FROM watch WHERE grp = p_group;
     DELETE FROM grp WHERE id = p_group;
     PERFORM store_1(ARRAY[g.callback], 0, p_now);
@@ -77,11 +78,8 @@ BEGIN
   v_topic := (topics_1(ARRAY[(g.callback).topic]))[1];
   INSERT INTO msg (seq, id, topic, prio, call, key, ukey, ttl, grp, record)
     VALUES (nextval('seq'), (g.callback).id, v_topic, (g.callback).prio, 0, (g.callback).key, (g.callback).ukey,
-      (g.callback).ttl, (g.callback).grp, (g.callback).record) ON CONFLICT DO NOTHING RETURNING seq INTO v_seq;
+      (g.callback).ttl, (g.callback).grp, (g.callback).record) RETURNING seq INTO v_seq;
   UPDATE grp SET buried = true WHERE id = p_group;
-  IF v_seq IS NULL THEN
-    RETURN;
-  END IF;
   INSERT INTO delta (topic, enq) VALUES (v_topic, 1);
   v_said := format('of group %L did not succeed: %s%s', p_group, array_to_string(v_failed[1:20], ', '),
     CASE WHEN cardinality(v_failed) > 20 THEN format(' and %s more', cardinality(v_failed) - 20) ELSE '' END);

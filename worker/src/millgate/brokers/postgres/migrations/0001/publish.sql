@@ -8,61 +8,59 @@ CREATE FUNCTION publish_1(
 DECLARE
   v_now timestamptz;
   v_stored int;
+  q record;
+  t record;
 BEGIN
   PERFORM pg_advisory_xact_lock_shared(gate_1(1));
   v_now := clock_timestamp();
-  PERFORM refuse_1(p_names, p_topic, p_id, p_record, p_chained);
-  IF p_delay IS NULL AND p_at IS NULL AND p_ukey IS NULL
-    AND NOT EXISTS (SELECT 1 FROM topic t WHERE t.name = ANY (p_names) AND t.adm_lim IS NOT NULL) THEN
-    SELECT * INTO o_at, o_holder, v_stored FROM plain_1(
-      p_call, topics_1(p_names), p_topic, p_id, p_prio, p_record, p_key, p_expires_in, p_expires_at, p_ttl, p_grp, v_now);
-    IF EXISTS (SELECT 1 FROM unnest(p_prio) p WHERE p <> 5) THEN
-      PERFORM prios_1(array(SELECT p_names[t] FROM unnest(p_topic) t), p_prio);
-    END IF;
-  ELSE
+  SELECT reject, max_waiting INTO q FROM queue;
+  SELECT count(*) AS known, array_agg(x.id ORDER BY n.o) AS ids, array_agg(x.expires_in ORDER BY n.o) AS expiry,
+      bool_or(x.adm_lim IS NOT NULL) AS gated, min(x.payload_max) AS payload
+    INTO t FROM unnest(p_names) WITH ORDINALITY n(name, o) JOIN topic x ON x.name = n.name;
+  IF q.reject OR t.known < cardinality(p_names) OR t.payload < (SELECT max(octet_length(r)) FROM unnest(p_record) r) THEN
+    PERFORM refuse_1(p_names, p_topic, p_id, p_record, p_chained);
+    PERFORM topics_1(p_names);
+    SELECT array_agg(x.id ORDER BY n.o) AS ids, array_agg(x.expires_in ORDER BY n.o) AS expiry,
+        bool_or(x.adm_lim IS NOT NULL) AS gated
+      INTO t FROM unnest(p_names) WITH ORDINALITY n(name, o) JOIN topic x ON x.name = n.name;
+  END IF;
+  IF t.gated OR p_delay IS NOT NULL OR p_at IS NOT NULL OR p_ukey IS NOT NULL THEN
     SELECT * INTO o_at, o_holder, v_stored FROM store_1(array(
       SELECT ROW (x.id, p_names[x.topic], x.prio, x.record, x.key, x.delay, x.at, x.expires_in, x.expires_at, x.ukey, x.ufor,
           x.ttl, x.grp)::draft
         FROM unnest(p_id, p_topic, p_prio, p_record, p_key, p_delay, p_at, p_expires_in, p_expires_at, p_ukey, p_ufor, p_ttl,
           p_grp) WITH ORDINALITY
           x(id, topic, prio, record, key, delay, at, expires_in, expires_at, ukey, ufor, ttl, grp, n) ORDER BY x.n), p_call, v_now);
+  ELSE  -- the straight way in
+    WITH u AS MATERIALIZED (
+      SELECT nextval('seq') AS seq, t.ids[x.t] AS tid, x.*,
+          CASE WHEN x.eat IS NOT NULL THEN least(to_timestamp(x.eat), v_now + x.ein * interval '1 s')
+               ELSE v_now + coalesce(x.ein, t.expiry[x.t]) * interval '1 s' END AS expires
+        FROM unnest(p_id, p_topic, p_prio, p_record, p_key, p_expires_in, p_expires_at, p_ttl, p_grp) WITH ORDINALITY
+          x(id, t, prio, record, key, ein, eat, ttl, grp, n)
+        WHERE NOT EXISTS (SELECT 1 FROM final f WHERE f.id = x.id AND f.until > v_now)),
+    m AS (
+      INSERT INTO msg (seq, id, topic, prio, call, key, ttl, grp, expires, record)
+        SELECT seq, id, tid, prio, p_call, key, ttl, grp, expires, record FROM u
+        ON CONFLICT (id) DO NOTHING RETURNING seq, topic, prio),
+    r AS (INSERT INTO ready (lane, seq, since) SELECT (topic << 4) | (9 - prio), seq, v_now FROM m),
+    c AS (INSERT INTO delta (topic, ready, enq) SELECT topic, count(*), count(*) FROM m GROUP BY topic)
+    SELECT count(*)::int INTO v_stored FROM m;
+    IF v_stored < cardinality(p_id) THEN
+      SELECT array_agg(x.n::int), array_agg(x.id) INTO o_at, o_holder
+        FROM unnest(p_id) WITH ORDINALITY x(id, n) CROSS JOIN LATERAL (
+          SELECT m.call FROM msg m WHERE m.id = x.id
+          UNION ALL SELECT f.call FROM final f WHERE f.id = x.id AND f.until > v_now LIMIT 1) k
+       WHERE k.call <> p_call;
+    END IF;
+    IF EXISTS (SELECT 1 FROM unnest(p_prio) p WHERE p <> 5) THEN
+      PERFORM prios_1(array(SELECT p_names[i] FROM unnest(p_topic) i), p_prio);
+    END IF;
+    PERFORM wake_1(t.ids, v_stored);
   END IF;
-  PERFORM room_1(v_stored);
-END $$;
-
--- Messages without delay, unique text or key slots: the straight way in.
-CREATE FUNCTION plain_1(
-  p_call bigint, p_topics int[], p_topic int[], p_id text[], p_prio smallint[], p_record bytea[], p_key text[],
-  p_expires_in float8[], p_expires_at float8[], p_ttl float8[], p_grp text[], p_now timestamptz,
-  OUT o_at int[], OUT o_holder text[], OUT o_stored int
-) LANGUAGE plpgsql AS $$
-DECLARE
-  v_expiry float8[];
-BEGIN
-  SELECT array_agg(t.expires_in ORDER BY o.n) INTO v_expiry
-    FROM unnest(p_topics) WITH ORDINALITY o(id, n) JOIN topic t ON t.id = o.id;
-  WITH u AS MATERIALIZED (
-    SELECT nextval('seq') AS seq, p_topics[x.t] AS tid, x.*,
-        CASE WHEN x.eat IS NOT NULL THEN least(to_timestamp(x.eat), p_now + x.ein * interval '1 s')
-             ELSE p_now + coalesce(x.ein, v_expiry[x.t]) * interval '1 s' END AS expires
-      FROM unnest(p_id, p_topic, p_prio, p_record, p_key, p_expires_in, p_expires_at, p_ttl, p_grp) WITH ORDINALITY
-        x(id, t, prio, record, key, ein, eat, ttl, grp, n)
-      WHERE NOT EXISTS (SELECT 1 FROM final f WHERE f.id = x.id AND f.until > p_now)),
-  m AS (
-    INSERT INTO msg (seq, id, topic, prio, call, key, ttl, grp, expires, record)
-      SELECT seq, id, tid, prio, p_call, key, ttl, grp, expires, record FROM u
-      ON CONFLICT (id) DO NOTHING RETURNING seq, topic, prio),
-  r AS (INSERT INTO ready (lane, seq, since) SELECT (topic << 4) | (9 - prio), seq, p_now FROM m),
-  c AS (INSERT INTO delta (topic, ready, enq) SELECT topic, count(*), count(*) FROM m GROUP BY topic)
-  SELECT count(*)::int INTO o_stored FROM m;
-  IF o_stored < cardinality(p_id) THEN
-    SELECT array_agg(x.n::int), array_agg(x.id) INTO o_at, o_holder
-      FROM unnest(p_id) WITH ORDINALITY x(id, n) CROSS JOIN LATERAL (
-        SELECT m.call FROM msg m WHERE m.id = x.id
-        UNION ALL SELECT f.call FROM final f WHERE f.id = x.id AND f.until > p_now LIMIT 1) k
-     WHERE k.call <> p_call;
+  IF q.max_waiting IS NOT NULL THEN
+    PERFORM room_1(v_stored);
   END IF;
-  PERFORM wake_1(p_topics, o_stored);
 END $$;
 
 -- Raise for what may not be stored: topics that are not declared where they must be, records that are too large.

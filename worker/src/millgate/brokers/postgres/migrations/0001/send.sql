@@ -52,3 +52,12 @@ BEGIN
   END IF;
   PERFORM pg_notify('millgate_' || ('queue'::regclass::oid)::text, '');
 END $$;
+
+-- Let topics and priorities appear before a transaction of the caller's uses them.
+CREATE FUNCTION ensure_1(p_names text[], p_prios smallint[]) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM pg_advisory_xact_lock_shared(gate_1(1));
+  PERFORM refuse_1(p_names, '{}', '{}', '{}', '{}');
+  PERFORM topics_1(array(SELECT DISTINCT n FROM unnest(p_names) n ORDER BY 1));
+  PERFORM prios_1(p_names, p_prios);
+END $$;

@@ -88,7 +88,8 @@ BEGIN
   v_from := CASE WHEN u.whole THEN '-infinity' ELSE u.reaped - interval '2 s' END;
   WITH l AS MATERIALIZED (
     DELETE FROM lease WHERE seq = ANY (array(
-      SELECT seq FROM lease WHERE until >= v_from AND until <= p_now ORDER BY until LIMIT p_most FOR UPDATE SKIP LOCKED))
+      SELECT l.seq FROM worker w CROSS JOIN LATERAL (SELECT e.seq FROM lease e WHERE e.worker = w.id
+        AND e.until >= v_from AND e.until <= p_now ORDER BY e.worker, e.until LIMIT p_most FOR UPDATE SKIP LOCKED) l LIMIT p_most))
     RETURNING *),
   s AS MATERIALIZED (
     SELECT l.*, (l.losses + 1)::smallint AS lost, w.name AS holder,

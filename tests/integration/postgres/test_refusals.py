@@ -1,0 +1,193 @@
+"""What a server refuses is said in words that tell what to do, at once and without secrets."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import threading
+from collections.abc import Iterator
+from time import monotonic
+
+import psycopg
+import pytest
+
+from millgate.brokers.postgres import PostgresBroker
+from millgate.errors import (
+    AuthFailed,
+    BrokerRefused,
+    BrokerUnavailable,
+    ForeignPeer,
+    InvalidInput,
+    PermissionMissing,
+    UnsafeServer,
+)
+from support import servers
+from support.builders import a_message
+from support.postgres import database_url, open_queue
+from support.servers import PASSWORD, Postgres
+from support.working import Hand
+
+
+@pytest.fixture
+def user() -> Iterator[str]:
+    """A user with a difficult password and no rights."""
+    name = f"user_{os.getpid()}"
+    with psycopg.connect(database_url(), autocommit=True) as admin:
+        admin.execute(f"CREATE USER {name} PASSWORD 'p@ss:w/o#rd %41?&='")
+        yield name
+        admin.execute(f"DROP OWNED BY {name} CASCADE")
+        admin.execute(f"DROP USER {name}")
+
+
+def _as(user: str, password: str) -> str:
+    return database_url().replace(
+        f"postgres:{PASSWORD.replace(' ', '%20')}@", f"{user}:{password}@"
+    )
+
+
+def test_a_wrong_password_is_refused_at_once_and_not_repeated(queue: str) -> None:
+    client = open_queue(queue, _as("postgres", "wrong-secret"))
+    begun = monotonic()
+    with pytest.raises(AuthFailed, match="credentials") as caught:
+        client.setup()
+    assert monotonic() - begun < 2.0
+    assert "wrong-secret" not in str(caught.value)
+    client.close()
+
+
+def test_a_password_may_have_any_character(queue: str, user: str) -> None:
+    client = open_queue(queue, _as(user, "p%40ss%3Aw%2Fo%23rd%20%2541%3F%26%3D"))
+    with pytest.raises(PermissionMissing):  # it got in
+        client.setup()
+    client.close()
+
+
+def test_an_unknown_database_is_named(queue: str) -> None:
+    client = open_queue(queue, servers.postgres().url("no_such_database"))
+    with pytest.raises(BrokerRefused, match="create it"):
+        client.setup()
+    client.close()
+
+
+def test_missing_rights_name_the_grant(broker: PostgresBroker, queue: str, user: str) -> None:
+    url = _as(user, "p%40ss%3Aw%2Fo%23rd%20%2541%3F%26%3D")
+    stranger, guest = open_queue("elsewhere", url), open_queue(queue, url)
+    with pytest.raises(PermissionMissing, match="GRANT CREATE ON DATABASE"):
+        stranger.setup()
+    with pytest.raises(PermissionMissing, match="GRANT USAGE ON SCHEMA"):
+        guest.publish([a_message()])
+    schema = broker.target.schema
+    with psycopg.connect(database_url(), autocommit=True) as admin:
+        admin.execute(f'GRANT USAGE ON SCHEMA "{schema}" TO {user}')
+        with pytest.raises(PermissionMissing, match=r"GRANT .* ON ALL"):
+            guest.publish([a_message()])
+        for kind, right in (("TABLES", "ALL"), ("SEQUENCES", "USAGE")):
+            admin.execute(f'GRANT {right} ON ALL {kind} IN SCHEMA "{schema}" TO {user}')
+    guest.setup()  # nothing to create: rights on the data are enough
+    guest.publish([a_message()])
+    assert len(Hand(guest).claim(5)) == 1
+    for client in (stranger, guest):
+        client.close()
+
+
+def test_a_read_only_server_is_unsafe(queue: str, user: str) -> None:
+    with psycopg.connect(database_url(), autocommit=True) as admin:
+        admin.execute(f"ALTER USER {user} SET default_transaction_read_only = on")
+    client = open_queue(queue, _as(user, "p%40ss%3Aw%2Fo%23rd%20%2541%3F%26%3D"))
+    with pytest.raises(UnsafeServer, match="primary"):
+        client.setup()
+    client.close()
+
+
+def test_no_connection_left_says_what_to_raise(own_server: Postgres, queue: str) -> None:
+    own_server.settings["max_connections"] = "4"
+    own_server.settings["superuser_reserved_connections"] = "0"
+    own_server.restart()
+    taken = [psycopg.connect(own_server.url()) for _ in range(4)]
+    client = open_queue(queue, own_server.url(), deadline=2.0)
+    with pytest.raises(BrokerUnavailable, match="max_connections"):
+        client.setup()
+    taken.pop().close()
+    client.setup()
+    for connection in taken:
+        connection.close()
+    client.close()
+
+
+def test_nobody_listening_is_unavailable_within_the_deadline(queue: str) -> None:
+    client = open_queue(queue, f"postgresql://u:p@127.0.0.1:{servers.free_port()}/d", deadline=1.0)
+    begun = monotonic()
+    with pytest.raises(BrokerUnavailable, match="cannot be reached"):
+        client.stats()
+    assert monotonic() - begun < 2.0
+    client.close()
+
+
+def test_something_else_that_listens_is_foreign(queue: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as web:
+
+        def serve() -> None:
+            peer, _ = web.accept()
+            peer.recv(100)
+            peer.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+            peer.close()
+
+        threading.Thread(target=serve, daemon=True).start()
+        port = web.getsockname()[1]
+        client = open_queue(queue, f"postgresql://u:p@127.0.0.1:{port}/d", deadline=3.0)
+        with pytest.raises(ForeignPeer, match="not PostgreSQL"):
+            client.stats()
+        client.close()
+
+
+def test_texts_that_cannot_be_stored_are_refused(broker: PostgresBroker) -> None:
+    with pytest.raises(InvalidInput, match="NUL"):
+        broker.acquire("a\x00b", "me", 5.0)
+    assert broker.locks() == []
+
+
+def test_a_full_disk_is_refused_and_heals(own_server: Postgres, queue: str) -> None:
+    client = open_queue(queue, own_server.url())
+    client.setup()
+    with (
+        psycopg.connect(own_server.url(), autocommit=True) as admin,
+        _small_disk(own_server) as folder,
+    ):
+        admin.execute(f"CREATE TABLESPACE small LOCATION '{folder}'")
+        admin.execute(f'ALTER TABLE "{queue}".msg SET TABLESPACE small')
+        body = os.urandom(200_000)
+        with pytest.raises(BrokerRefused, match="disk is full"):
+            _fill(client, body)
+        stored = client.stats().topics["default"].waiting
+        assert stored is not None
+        assert 0 < stored < 50
+        admin.execute(f'ALTER TABLE "{queue}".msg SET TABLESPACE pg_default')
+        admin.execute("DROP TABLESPACE small")
+        client.publish([a_message(body=body)])
+        assert len(Hand(client).claim(100)) == stored + 1
+    client.close()
+
+
+def _fill(client: PostgresBroker, body: bytes) -> None:
+    for _ in range(50):
+        client.publish([a_message(body=body)])
+
+
+class _small_disk:  # noqa: N801 -- used like a function
+    """A folder for the server on a file system of four megabytes; needs root, as CI has it."""
+
+    def __init__(self, server: Postgres) -> None:
+        self._folder = server.sockets / "small"
+
+    def __enter__(self) -> str:
+        self._folder.mkdir()
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "none", self._folder], check=True)
+        data = self._folder / "data"
+        data.mkdir()
+        shutil.chown(data, "postgres", "postgres")
+        return str(data)
+
+    def __exit__(self, *_: object) -> None:
+        subprocess.run(["umount", self._folder], check=True)
