@@ -26,6 +26,7 @@ from millgate.errors import (
 from support import servers
 from support.builders import a_message
 from support.postgres import database_url, open_queue
+from support.programs import free_port
 from support.servers import PASSWORD, Postgres
 from support.working import Hand
 
@@ -117,7 +118,7 @@ def test_no_connection_left_says_what_to_raise(own_server: Postgres, queue: str)
 
 
 def test_nobody_listening_is_unavailable_within_the_deadline(queue: str) -> None:
-    client = open_queue(queue, f"postgresql://u:p@127.0.0.1:{servers.free_port()}/d", deadline=1.0)
+    client = open_queue(queue, f"postgresql://u:p@127.0.0.1:{free_port()}/d", deadline=1.0)
     begun = monotonic()
     with pytest.raises(BrokerUnavailable, match="cannot be reached"):
         client.stats()
