@@ -71,6 +71,23 @@ def test_a_window_that_has_passed_frees_the_text_of_a_message_that_still_waits(
     assert broker.publish([a_message(unique="u")]) == [Receipt(second.id, duplicate=True)]
 
 
+def test_a_replayed_holder_holds_its_text_again(broker: Broker, hand: Hand) -> None:
+    broker.publish([first := a_message(unique="u")])
+    hand.bury(hand.one())
+    broker.replay([first.id])
+    assert broker.publish([a_message(unique="u")]) == [Receipt(first.id, duplicate=True)]
+    assert hand.run_all() == [first.id]
+
+
+def test_a_text_that_was_taken_meanwhile_does_not_stop_a_replay(broker: Broker, hand: Hand) -> None:
+    broker.publish([first := a_message(unique="u")])
+    hand.bury(hand.one())
+    broker.publish([second := a_message(unique="u")])
+    assert broker.replay([first.id]) == [first.id]
+    assert broker.publish([a_message(unique="u")]) == [Receipt(second.id, duplicate=True)]
+    assert sorted(hand.run_all()) == sorted([first.id, second.id])
+
+
 def test_the_retry_of_a_holder_does_not_collide_with_itself(broker: Broker, hand: Hand) -> None:
     first = a_message(unique="u")
     broker.publish([first])

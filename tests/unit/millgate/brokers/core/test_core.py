@@ -379,6 +379,16 @@ def test_a_hundred_thousand_tasks_leave_nothing_behind() -> None:
     assert len(store.locks) < 5
 
 
+def test_a_queue_that_falls_quiet_forgets_what_ended() -> None:
+    core = Core()
+    worker = working(core)
+    core.publish(NOW, [message := a_message()])
+    core.settle(NOW, [Ack(claim.ref) for claim in claimed(core, worker)])
+    assert core.states(NOW + 59, [message.id])[0].state is State.SUCCEEDED
+    assert core.states(NOW + 120, [message.id])[0].state is State.UNKNOWN
+    assert len(core.store.recent) == 0
+
+
 def test_dead_letters_past_their_bounds_take_their_groups_along() -> None:
     core = Core()
     worker = working(core)
