@@ -243,7 +243,7 @@ def _watch(context: Context, canary: Canary, life: Life, stop: threading.Event) 
 
 async def _kopf(context: Context, canary: Canary, life: Life) -> None:
     settings = kopf.OperatorSettings()
-    handlers.configure(settings, context.settings, canary)
+    handlers.configure(settings, canary)
     canary.begin()
     heart = asyncio.create_task(_beat(context, canary, life))
     try:

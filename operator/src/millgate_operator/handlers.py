@@ -13,7 +13,6 @@ import kopf
 from millgate_operator import names
 from millgate_operator.canary import Canary
 from millgate_operator.context import Context
-from millgate_operator.settings import OperatorSettings
 
 #: What is watched beside the two kinds: things made for a queue. A change of one is a reason to look.
 CHILDREN: Final = (
@@ -77,11 +76,12 @@ def _watch_child(
         context.reconciles.add(key)
 
 
-def configure(settings: kopf.OperatorSettings, own: OperatorSettings, canary: Canary) -> None:
-    """kopf as this operator wants it: no events, no scanning in namespaced mode, watches that end and begin again."""
+def configure(settings: kopf.OperatorSettings, canary: Canary) -> None:
+    """kopf as this operator wants it: no events, no scanning, watches that end and begin again."""
     settings.posting.enabled = False
     settings.peering.standalone = True
-    settings.scanning.disabled = bool(own.namespaces)
+    # it would need the right to list namespaces and definitions; ours are checked at the start
+    settings.scanning.disabled = True
     settings.watching.server_timeout = 300
     settings.watching.client_timeout = 330
     settings.watching.connect_timeout = 5

@@ -10,8 +10,8 @@ from typing import Any, Final
 from millgate_operator import names
 from millgate_operator.spec import TaskQueue
 
-#: Non-root and owning nothing; a Secret's and an emptyDir's files are readable through the group.
-USER: Final = 65532
+#: Non-root, as in our own images; a Secret's and an emptyDir's files are readable through the group.
+USER: Final = 10001
 
 CONTAINER_SECURITY: Final[Mapping[str, Any]] = {
     "allowPrivilegeEscalation": False,
