@@ -155,7 +155,7 @@ def test_a_leader_whose_lease_is_taken_ends_itself(
 
 
 def test_without_the_definitions_it_says_what_to_do(start: Start) -> None:
-    bare = local.up(f"bare-{secrets.token_hex(4)}", pods=False, say=print, ends_with_us=True)
+    bare = local.up(f"bare-{secrets.token_hex(4)}", nodes=0, say=print, ends_with_us=True)
     try:
         one = start(bare.kubeconfig, namespaces="default", namespace="default", lease="")
         assert one.wait(40) == 1
