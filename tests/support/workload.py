@@ -311,3 +311,18 @@ def many_processes() -> int:
 @app.task(name="every_minute", cron="* * * * *", misfire="Once")
 def every_minute() -> str:
     return "fired"
+
+
+@app.task(name="scribble", retries=0)
+def scribble() -> None:
+    """Write nonsense on every socket of this process: a library that lost count of its descriptors."""
+    here = Path("/proc/self/fd")
+    for entry in list(here.iterdir()):
+        if entry.is_symlink() and os.readlink(entry).startswith("socket:"):  # noqa: PTH115
+            os.write(int(entry.name), b"\xff" * 64)
+    time.sleep(5)
+
+
+@app.task(name="echo")
+def echo(data: str) -> int:
+    return len(data)

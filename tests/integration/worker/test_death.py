@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from millgate.retry import Backoff, RetryPolicy
 from support.local import gone
 from support.wait import eventually
 
@@ -28,8 +30,6 @@ def test_a_child_that_dies_is_replaced_and_its_task_runs_again(bench: Any) -> No
 
 
 def test_a_task_that_crashes_its_child_again_and_again_is_buried_as_lost(bench: Any) -> None:
-    from millgate.retry import Backoff, RetryPolicy
-
     bench.configure(retry=RetryPolicy(losses=2, backoff=Backoff(initial=0.01, max=0.01)))
     crash, fault = bench.send("crash", 3), bench.send("segfault")
     bench.ready()
@@ -137,3 +137,43 @@ def test_the_worker_outlives_a_broker_that_goes_away_and_keeps_its_outcomes(own_
         "broker failed",
         "broker is back",
     ]
+
+
+def test_nonsense_on_the_link_ends_that_child_alone(bench: Any) -> None:
+    bench.configure(retry=RetryPolicy(losses=0))
+    sent = bench.send("scribble")
+    worker = bench.ready()
+    supervisor = worker.supervisor
+    state = bench.end_of(sent, timeout=10)
+    assert (state.state, state.reason) == ("failed", "Lost")
+    assert worker.supervisor == supervisor
+    assert bench.result(bench.send("add", 1, 1)) == 2
+
+
+def test_replacing_and_killing_children_all_the_time_loses_nothing_and_leaks_nothing(
+    bench: Any,
+) -> None:
+    bench.configure(retry=RetryPolicy(losses=50, backoff=Backoff(initial=0.01, max=0.01)))
+    payloads = ["x" * 10, "y" * 1000, "z" * 200_000]
+    sent = bench.send_many("echo", [(payloads[number % 3],) for number in range(150)])
+    worker = bench.ready(children=3, max_tasks=4)
+    for _ in range(12):
+        time.sleep(0.4)
+        victims = [
+            child["pid"] for child in worker.status()["children"] if child["phase"] == "ready"
+        ]
+        if victims:
+            os.kill(victims[0], signal.SIGKILL)
+    for number, one in enumerate(sent):
+        assert bench.result(one, timeout=40) == len(payloads[number % 3])
+    eventually(lambda: worker.status()["claims"] == {"active": 0, "unsettled": 0})
+    at_ease = {"ready", "standby"}
+    eventually(lambda: {child["phase"] for child in worker.status()["children"]} <= at_ease)
+    time.sleep(1.0)
+    before = worker.status()["children"]
+    time.sleep(1.0)
+    after = worker.status()["children"]
+    assert [child["phase"] for child in after].count("ready") == 3
+    assert [child["pid"] for child in after] == [child["pid"] for child in before]
+    at_rest = len(list(Path(f"/proc/{worker.supervisor}/fd").iterdir()))
+    assert at_rest <= 20 + 5 * len(after)

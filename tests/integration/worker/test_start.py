@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -76,3 +77,19 @@ def test_flags_that_contradict_each_other_are_refused_before_anything_starts(ben
     worker = bench.start(max_rss="200Mi", hard_max_rss="100Mi")
     assert worker.wait(20) == 2
     assert worker.raw().startswith("millgate: error: --max-rss:")
+
+
+def test_a_broker_that_is_not_there_is_tried_for_a_while_and_then_an_error(
+    bench: Any, tmp_path: Path
+) -> None:
+    key = tmp_path / "key"
+    key.write_bytes(b"1" * 64)
+    key.chmod(0o600)
+    worker = bench.start(broker=f"local://192.0.2.1:7411?key_file={key}")
+    assert worker.wait(60) == 4
+    [line] = worker.raw().splitlines()
+    assert line.startswith("millgate: error: broker local://192.0.2.1:7411")
+    assert "tried for 30s" in line
+    began, *_, ended = (entry["time"] for entry in worker.log() if "time" in entry)
+    lasted = datetime.fromisoformat(ended) - datetime.fromisoformat(began)
+    assert 29 < lasted.total_seconds() < 55

@@ -76,10 +76,3 @@ def test_the_shortest_lease_is_known_at_once_and_forgotten_with_the_next_renewal
     ledger.done(ledger.take())
     ledger.runs()
     assert ledger.shortest_lease() == 60.0
-
-
-def test_runs_are_found_by_their_ids() -> None:
-    ledger = Ledger()
-    runs = [a_run(name) for name in "abc"]
-    ledger.add(runs)
-    assert ledger.find({"a", "c", "x"}) == [runs[0], runs[2]]

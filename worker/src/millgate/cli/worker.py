@@ -92,7 +92,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _prepare_local(settings: WorkerSettings) -> None:
     """Have a local broker started by a process that is gone at once: what a worker starts itself ends with it."""
-    if not settings.broker.startswith("local:"):
+    url = settings.broker or _first_line(settings.broker_file)
+    if not url.startswith("local:"):
         return
     starter = os.fork()
     if starter == 0:
@@ -101,7 +102,7 @@ def _prepare_local(settings: WorkerSettings) -> None:
         try:
             from millgate.brokers import open_broker
 
-            broker = open_broker(settings.broker, queue=settings.queue)
+            broker = open_broker(url, queue=settings.queue)
             broker.setup()
             broker.close()
         except BaseException:  # noqa: BLE001 -- the worker itself meets the same, and says it
@@ -109,3 +110,11 @@ def _prepare_local(settings: WorkerSettings) -> None:
         finally:
             os._exit(code)
     os.waitpid(starter, 0)
+
+
+def _first_line(file: str) -> str:
+    try:
+        with open(file, encoding="utf-8") as text:  # noqa: PTH123 -- the guardian stays small
+            return text.readline().strip()
+    except (OSError, UnicodeDecodeError):
+        return ""  # the worker itself meets the same, and says it

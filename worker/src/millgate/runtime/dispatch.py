@@ -62,10 +62,13 @@ class Dispatcher:
 
     # --- handing out -----------------------------------------------------------------------------
 
-    def hand_out(self, children: Collection[Child]) -> None:
-        """Give waiting runs to children: first to whoever can start one now, then as buffer for short ones."""
+    def hand_out(self, children: Collection[Child]) -> list[Child]:
+        """Give waiting runs to children: first to whoever can start one now, then as buffer for short ones.
+
+        Answers the children that were given something.
+        """
         if not self._waiting:
-            return
+            return []
         ready = [child for child in children if child.phase is Phase.READY and child.left != 0]
         ready.sort(key=lambda child: len(child.runs))
         frames: list[tuple[Child, list[Any]]] = [(child, []) for child in ready]
@@ -76,9 +79,10 @@ class Dispatcher:
             for child, jobs in frames:
                 if self.flows(child, now):
                     self._buffer(child, jobs, share)
-        for child, jobs in frames:
-            if jobs:
-                child.send(wire.encode(["run", jobs]))
+        given = [(child, jobs) for child, jobs in frames if jobs]
+        for child, jobs in given:
+            child.send(wire.encode(["run", jobs]))
+        return [child for child, _ in given]
 
     def _fill_slots(self, frames: list[tuple[Child, list[Any]]]) -> None:
         for _ in range(self._slots):

@@ -25,6 +25,9 @@ from millgate.runtime.verdict import Verdict, seen
 
 _TICK: Final = 0.05  # seconds between two looks at the clock while something runs
 _IDLE: Final = 0.5
+#: A look for output costs microseconds; short tasks of a child that prints nothing are spared it.
+_LONG_ENOUGH: Final = 0.005
+_QUIET: Final = 64
 #: Share of a lease after which a supervisor that has not moved its deadlines counts as frozen.
 _FROZEN: Final = 0.8
 
@@ -64,6 +67,7 @@ class Floor:
         self._given_back = False
         self._next_tick = 0.0
         pool.on_frame = self._frame
+        pool.on_gone = lambda child: deadlines.clear(child.row)
 
     # --- the loop --------------------------------------------------------------------------------
 
@@ -72,7 +76,7 @@ class Floor:
         now = self._clock.monotonic()
         self._reactor.turn(max(0.0, min(self._next_tick - now, _IDLE)))
         now = self._clock.monotonic()
-        self._dispatcher.hand_out(self._pool.children.values())
+        self._hand_out(now)
         if now >= self._next_tick:
             self._tick(now)
         self._tell_target(now)
@@ -84,7 +88,7 @@ class Floor:
         self._pool.keep(now)
         soonest = self._overtime.look(list(children.values()), now)
         self._dispatcher.relieve(children.values(), now)
-        self._dispatcher.hand_out(children.values())
+        self._hand_out(now)
         for run in self._dispatcher.late(children.values(), now):
             self._verdict.give_back(run)
         self._continue_drain(now)
@@ -103,12 +107,19 @@ class Floor:
             self._target = target
             self.on_target(target)
 
+    def _hand_out(self, now: float) -> None:
+        for child in self._dispatcher.hand_out(self._pool.children.values()):
+            self._watch_over(child, now)  # at once: a freeze may come before the next tick
+
     def _move_deadlines(self, now: float) -> None:
-        for key, child in self._pool.children.items():
+        for child in self._pool.children.values():
             if child.runs and child.lease:
-                self._deadlines.set(key % 255, child.pid, now + child.lease * _FROZEN)
+                self._watch_over(child, now)
             else:
-                self._deadlines.clear(key % 255)
+                self._deadlines.clear(child.row)
+
+    def _watch_over(self, child: Child, now: float) -> None:
+        self._deadlines.set(child.row, child.pid, now + child.lease * _FROZEN)
 
     # --- what the broker thread brings -----------------------------------------------------------
 
@@ -121,15 +132,14 @@ class Floor:
         self._dispatcher.add(runs)
         self._next_tick = min(self._next_tick, self._clock.monotonic() + _TICK)
 
-    def lost(self, ids: Sequence[str]) -> None:
-        """Leases that are another worker's: their runs are stopped and report nothing."""
-        for run in self._ledger.find(set(ids)):
-            self._ledger.forget(run)
+    def lost(self, runs: Sequence[Run]) -> None:
+        """Leases that are another worker's: these runs are stopped and report nothing."""
+        for run in runs:
             self._remove(run, self._overtime.lost)
 
-    def cancelled(self, ids: Sequence[str]) -> None:
+    def cancelled(self, runs: Sequence[Run]) -> None:
         """Runs that somebody cancelled."""
-        for run in self._ledger.find(set(ids)):
+        for run in runs:
             if not run.ended and self._remove(run, self._overtime.cancel):
                 self._verdict.finish(run, Cancelled())
 
@@ -169,6 +179,9 @@ class Floor:
         run = child.runs.pop(seq, None)
         if run is None:
             return
+        if seconds > _LONG_ENOUGH or child.quiet < _QUIET:
+            child.read_output()  # what it printed is this task's, not the next one's
+        child.quiet += 1
         child.capture.end()
         try:
             outcome = wire.load_outcome(fields)

@@ -27,7 +27,8 @@ _PASSED_ON: Final = (
 #: Seconds between two looks at the trees' deadlines: an eighth of the shortest lease there can be.
 _LOOK: Final = 0.125
 _NANO: Final = 1_000_000_000
-_PAIRS: Final = 255
+#: Children that can be watched over.
+ROWS: Final = 255
 
 
 class Deadlines:
@@ -39,19 +40,19 @@ class Deadlines:
 
     def set(self, row: int, pid: int, deadline: float) -> None:
         """Watch over `pid` until its row is cleared or moved on."""
-        if row < _PAIRS:
+        if row < ROWS:
             self._words[2 * row] = 0  # never a pid beside another one's deadline
             self._words[2 * row + 1] = int(deadline * _NANO)
             self._words[2 * row] = pid
 
     def move(self, row: int, deadline: float) -> None:
         """Put off the deadline of a row."""
-        if row < _PAIRS:
+        if row < ROWS:
             self._words[2 * row + 1] = int(deadline * _NANO)
 
     def clear(self, row: int) -> None:
         """Watch over this row no more."""
-        if row < _PAIRS:
+        if row < ROWS:
             self._words[2 * row] = 0
 
     def passed(self, now: float) -> list[tuple[int, int]]:
@@ -59,7 +60,7 @@ class Deadlines:
         words, mark = self._words, int(now * _NANO)
         return [
             (row, words[2 * row])
-            for row in range(_PAIRS)
+            for row in range(ROWS)
             if words[2 * row] and words[2 * row + 1] < mark
         ]
 

@@ -29,6 +29,7 @@ class Phase(Enum):
     """The life of a child."""
 
     STARTING = "starting"  # it imports the app
+    STANDBY = "standby"  # ready, waiting for another child's place
     READY = "ready"
     RETIRING = "retiring"  # takes nothing new, ends when it has nothing left
     ENDING = "ending"  # told to end, or killed
@@ -40,6 +41,7 @@ class Child:
 
     def __init__(self, key: int, spawned: Spawned, reactor: Reactor, now: float) -> None:
         self.key = key
+        self.row = 0  # in the guardian's page
         self.pid = spawned.pid
         self.phase = Phase.STARTING
         self.because: Because | None = None  # why it was told to end
@@ -55,6 +57,7 @@ class Child:
         self.runs: dict[int, Run] = {}  # by number, in the order in which the child takes them up
         self.table = spawned.table
         self.capture: Capture
+        self.quiet = 0  # results since it last printed
         self.on_frame: Callable[[Child, list[Any]], None] = lambda _child, _frame: None
         self.on_end: Callable[[Child], None] = lambda _child: None
         self._reap = spawned.reap
@@ -144,6 +147,7 @@ class Child:
             if not data:
                 self._close_output()
                 return
+            self.quiet = 0
             self.capture.feed(data)
             if len(data) < _OUTPUT_CHUNK // 4:
                 return

@@ -11,7 +11,7 @@ from millgate.clock import Clock
 from millgate.errors import BrokerError
 from millgate.fleet import Beat, WorkerRef, WorkerState
 from millgate.runtime.connection import Connection
-from millgate.runtime.ledger import Ledger
+from millgate.runtime.ledger import Ledger, Run
 from millgate.runtime.policies import Policies
 from millgate.runtime.pulse import Pulse
 
@@ -35,8 +35,8 @@ class Leases:
         clock: Clock,
     ) -> None:
         self.beat: Callable[[], Beat] = Beat
-        self.on_lost: Callable[[Sequence[str]], None] = lambda _ids: None
-        self.on_cancelled: Callable[[Sequence[str]], None] = lambda _ids: None
+        self.on_lost: Callable[[Sequence[Run]], None] = lambda _runs: None
+        self.on_cancelled: Callable[[Sequence[Run]], None] = lambda _runs: None
         self.on_state: Callable[[WorkerState], None] = lambda _state: None
         self.state = WorkerState.UNKNOWN
         self._worker = worker
@@ -98,15 +98,18 @@ class Leases:
             self._connection.answered()
             for run in runs:
                 run.expires = sent + run.claim.lease
-            self._act(answer)
+            self._act(answer, runs)
             self._pulse.validated()
             return answer
 
-    def _act(self, answer: Extended) -> None:
+    def _act(self, answer: Extended, runs: list[Run]) -> None:
         if answer.lost:
-            self.on_lost(answer.lost)
+            lost = _oldest(runs, answer.lost)
+            for run in lost:
+                self._ledger.forget(run)  # before anything else is settled
+            self.on_lost(lost)
         if answer.cancelled:
-            self.on_cancelled(answer.cancelled)
+            self.on_cancelled([run for run in runs if run.claim.id in answer.cancelled])
         self.note_state(answer.state)
         if answer.revision != self._policies.revision:
             self._policies.refresh(self._connection.broker)
@@ -116,3 +119,13 @@ class Leases:
         if state is not self.state:
             self.state = state
             self.on_state(state)
+
+
+def _oldest(runs: Sequence[Run], lost: Sequence[str]) -> list[Run]:
+    """The runs of these ids; of two runs of one id, which this worker was given again, the earlier one."""
+    found: dict[str, Run] = {}
+    for run in runs:
+        known = found.get(run.claim.id)
+        if run.claim.id in lost and (known is None or run.claim.attempt < known.claim.attempt):
+            found[run.claim.id] = run
+    return list(found.values())

@@ -7,7 +7,7 @@ so that an outcome which waits for a lost broker stays this worker's to report.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -107,11 +107,6 @@ class Ledger:
         """All that is to be renewed."""
         with self._lock:
             return [run.claim.ref for run in self._held.values()]
-
-    def find(self, ids: Collection[str]) -> list[Run]:
-        """The runs of these ids."""
-        with self._lock:
-            return [run for run in self._held.values() if run.claim.id in ids]
 
     def runs(self) -> list[Run]:
         """All of them, at this moment."""

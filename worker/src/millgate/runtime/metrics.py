@@ -28,6 +28,7 @@ _HELP: Final = {
     "millgate_memory_limit_bytes": "What the pod may use.",
     "millgate_draining": "1 after a signal to stop.",
     "millgate_unknown_tasks_total": "Claims given back because this app has no such task.",
+    "millgate_internal_errors_total": "Errors that should not happen: please report them.",
     "millgate_schedule_fired_total": "Slots of schedules that this worker fired.",
     "millgate_watch_seconds_total": "CPU time spent on watching memory.",
 }

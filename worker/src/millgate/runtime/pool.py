@@ -55,6 +55,7 @@ class Pool:
         self.tasks: list[Any] | None = None  # what the app has, as a child said it
         self.fatal: Callable[[int, str], None] = lambda _code, _message: None
         self.on_frame: Callable[[Child, list[Any]], None] = lambda _child, _frame: None
+        self.on_gone: Callable[[Child], None] = lambda _child: None
         self.on_ready: Callable[[dict[str, Any]], None] = lambda _info: None
         self._bounds = bounds
         self._spawner = spawner
@@ -77,6 +78,7 @@ class Pool:
     def keep(self, now: float) -> None:
         """Start what is missing, retire whom a spare can replace, and end those that do not end."""
         self._retire_leaving()
+        self._promote()
         for child in list(self.children.values()):
             if self._soon_done(child):
                 self.replace(child.key, Because.MAX_TASKS)
@@ -99,7 +101,7 @@ class Pool:
 
     def _missing(self) -> bool:
         coming = sum(
-            child.phase is Phase.STARTING
+            child.phase in (Phase.STARTING, Phase.STANDBY)
             or (child.phase is Phase.READY and key not in self._leaving)
             for key, child in self.children.items()
         )
@@ -120,6 +122,8 @@ class Pool:
         child.on_frame, child.on_end = self._frame, self._ended
         child.capture = Capture(lambda line: self._printed(child, line))
         child.left = self._bounds.tasks or None
+        taken = {other.row for other in self.children.values()}
+        child.row = next(row for row in itertools.count() if row not in taken)
         self.children[child.key] = child
         self._memory.adopt(child)
         child.send(self._hello)
@@ -156,7 +160,7 @@ class Pool:
                 self.on_frame(child, frame)
 
     def _ready(self, child: Child, info: dict[str, Any]) -> None:
-        child.phase, child.ready_at = Phase.READY, self._clock.monotonic()
+        child.phase, child.ready_at = Phase.STANDBY, self._clock.monotonic()
         first = self.tasks is None
         problem = self._memory.ready(child, self.wanted)
         if problem is not None and first:
@@ -170,6 +174,7 @@ class Pool:
         took = round(child.ready_at - child.born, 3)
         self._journal.say("info", "child ready", child=child.pid, rss=child.baseline, seconds=took)
         self._retire_leaving()
+        self._promote()
 
     # --- replacing -------------------------------------------------------------------------------
 
@@ -195,15 +200,25 @@ class Pool:
             )
 
     def _retire_leaving(self) -> None:
-        fresh = sum(
-            child.phase is Phase.READY and key not in self._leaving
-            for key, child in self.children.items()
+        """Let go whom a standby can replace; who only nears its bound of tasks goes when it has reached it."""
+        standbys = sum(child.phase is Phase.STANDBY for child in self.children.values())
+        for key in sorted(self._leaving):
+            child = self.children[key]
+            done = child.because is not Because.MAX_TASKS or child.left == 0
+            if standbys and done and child.phase is Phase.READY:
+                standbys -= 1
+                self._retire(child)
+
+    def _promote(self) -> None:
+        """Give standbys the places that are free; a child that ends its last task still has its place."""
+        working = sum(
+            child.phase is Phase.READY or (child.phase is Phase.RETIRING and bool(child.runs))
+            for child in self.children.values()
         )
-        working = [self.children[key] for key in self._leaving if key in self.children]
-        for child in [child for child in working if child.phase is Phase.READY]:
-            if fresh + len([c for c in working if c.phase is Phase.READY]) <= self.wanted:
-                return
-            self._retire(child)
+        for child in self.children.values():
+            if child.phase is Phase.STANDBY and working < self.wanted:
+                child.phase = Phase.READY
+                working += 1
 
     def _retire(self, child: Child) -> None:
         child.phase = Phase.RETIRING
@@ -216,6 +231,7 @@ class Pool:
             return
         if child.phase is Phase.RETIRING:
             child.ask_to_end(self._clock.monotonic())
+            self._promote()
             return
         child.lease = 0.0
         if child.left == 0 and child.phase is Phase.READY:
@@ -254,7 +270,7 @@ class Pool:
             child.because = child.because or Because.DRAINED
             if child.phase is Phase.STARTING:
                 child.kill(Because.DRAINED)
-            elif child.phase is Phase.READY:
+            elif child.phase in (Phase.STANDBY, Phase.READY):
                 self._retire(child)
 
     # --- the end of one --------------------------------------------------------------------------
@@ -264,6 +280,7 @@ class Pool:
         because_of_us, was_ready = child.because, child.ready_at > 0
         status = child.reap()
         del self.children[child.key]
+        self.on_gone(child)
         self._leaving.discard(child.key)
         sweep({other.pid for other in self.children.values()} | self._spawner.helpers)
         child.capture.end()

@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from traceback import format_exc
 from typing import Any, Final
 
 from millgate.brokers.base import Broker
@@ -191,8 +192,8 @@ class Worker:
         self.loop.start = lambda runs: post(self.floor.start, runs)
         self.loop.on_nothing_left = lambda: post(self.drain, "nothing left to do")
         self.loop.on_superseded = lambda: post(self._superseded)
-        self.leases.on_lost = lambda ids: post(self.floor.lost, ids)
-        self.leases.on_cancelled = lambda ids: post(self.floor.cancelled, ids)
+        self.leases.on_lost = lambda runs: post(self.floor.lost, runs)
+        self.leases.on_cancelled = lambda runs: post(self.floor.cancelled, runs)
         self.leases.on_state = self._state_changed
         self.leases.beat = self.beat
         self.memory.replace = lambda key, because: post(self.pool.replace, key, because)
@@ -231,9 +232,22 @@ class Worker:
         return self._end(threads)
 
     def _thread(self, name: str, target: Callable[[], None]) -> threading.Thread:
-        thread = threading.Thread(target=target, name=name, daemon=True)
+        thread = threading.Thread(target=self._keep_going, args=(name, target), name=name)
+        thread.daemon = True
         thread.start()
         return thread
+
+    def _keep_going(self, name: str, target: Callable[[], None]) -> None:
+        """No error of ours ends a thread in silence: it is said, and the thread begins again."""
+        while True:
+            try:
+                target()
+            except Exception:  # noqa: BLE001 -- whatever it is, a worker that is alive and idle is worse
+                self.metrics.add("millgate_internal_errors_total", thread=name)
+                self.journal.say("error", "internal error", thread=name, traceback=format_exc())
+                self.clock.sleep(1.0)
+            else:
+                return
 
     def _listen(self) -> None:
         def received(number: int, _frame: Any) -> None:
