@@ -127,6 +127,10 @@ class Postgres:
         self.run("-c", f'CREATE DATABASE "{name}"')
         return self.url(name)
 
+    def own(self, path: Path) -> None:
+        """Hand a file over to the server's account."""
+        self._folder.own(path)
+
     def close(self) -> None:
         """Stop it and delete all that it stored."""
         self.stop()

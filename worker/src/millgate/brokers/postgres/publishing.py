@@ -30,12 +30,14 @@ class Publishing(Session):
     def publish(self, messages: Sequence[Message], group: Group | None = None) -> list[Receipt]:
         """Store messages, all or none, in order."""
         sent, call = drafts.batch(messages), new_call()
-        parameters = (call, *sent.columns, drafts.chained(messages))
         if group is None:
             if not messages:
                 return []
-            return _receipts(sent, self.rows("publish", *parameters)[0])
+            return _receipts(
+                sent, self.rows("publish", call, *sent.columns, drafts.chained(messages))[0]
+            )
         drafts.check_group(group, messages)
+        parameters = (call, *sent.columns, drafts.chained([*messages, group.callback]))
         whole = group
 
         def publish(connection: Connection, _: bool) -> list[Receipt]:

@@ -15,6 +15,7 @@ from millgate.errors import (
     BrokerUnavailable,
     ForeignPeer,
     InvalidInput,
+    InvalidMessage,
     MillgateError,
     PayloadTooLarge,
     PermissionMissing,
@@ -46,6 +47,7 @@ _OURS: Final[dict[str, type[MillgateError]]] = {
     "MG002": TopicUndeclared,
     "MG003": QueueFull,
     "MG004": InvalidInput,
+    "MG005": InvalidMessage,
 }
 _BY_STATE: Final[dict[str, tuple[type[MillgateError], str]]] = {
     "25006": (UnsafeServer, _READ_ONLY),

@@ -74,14 +74,19 @@ class Steering(Session):
         return [name for name in dict.fromkeys(ids) if name in taken]
 
     def purge(self, topic: str, states: Sequence[State] = _PURGED) -> int:
-        """Remove a topic's messages in these states, in batches: what is published meanwhile may be met too."""
+        """Remove a topic's messages in these states, in batches; what is published meanwhile stays."""
         strange = [state for state in states if state not in _PURGED]
         if strange:
             raise InvalidInput(
                 f"cannot purge {strange[0]!s} messages; purge waiting and delayed, cancel what runs"
             )
         waiting, delayed = State.WAITING in states, State.DELAYED in states
-        return self._in_batches("purge", topic, waiting, delayed, _BATCH)
+        removed, upto = 0, None
+        while True:
+            [(count, upto)] = self.rows("purge", topic, waiting, delayed, _BATCH, upto)
+            if not count:
+                return removed
+            removed += int(count)
 
     def replay(self, ids: Sequence[str]) -> list[str]:
         """Let dead letters wait again; those that were there."""
@@ -90,7 +95,10 @@ class Steering(Session):
     def purge_dead(self, topic: str | None = None, ids: Sequence[str] | None = None) -> int:
         """Forget dead letters."""
         named = None if ids is None else Texts(ids)
-        return self._in_batches("purge_dead", topic, named, _BATCH)
+        removed = 0
+        while count := int(self.value("purge_dead", topic, named, _BATCH)):
+            removed += count
+        return removed
 
     def acquire(self, name: str, holder: str, ttl: float) -> Lock | None:
         """Take or renew a lock."""
@@ -108,9 +116,3 @@ class Steering(Session):
     def locks(self) -> list[Lock]:
         """All locks held now."""
         return [Lock(*row) for row in self.rows("locks")]
-
-    def _in_batches(self, verb: str, *parameters: object) -> int:
-        removed = 0
-        while count := int(self.value(verb, *parameters)):
-            removed += count
-        return removed

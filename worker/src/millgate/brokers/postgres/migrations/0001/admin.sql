@@ -54,7 +54,10 @@ BEGIN
 END $$;
 
 -- Remove a batch of a topic's waiting or delayed messages, from the back, so that nobody moves up; answers how many.
-CREATE FUNCTION purge_1(p_topic text, p_waiting boolean, p_delayed boolean, p_most int) RETURNS int LANGUAGE plpgsql AS $$
+-- `p_upto` is what the first batch answered: what was published since then (callbacks that the purge brings about) stays.
+CREATE FUNCTION purge_1(
+  p_topic text, p_waiting boolean, p_delayed boolean, p_most int, p_upto bigint, OUT o_count int, OUT o_upto bigint
+) LANGUAGE plpgsql AS $$
 DECLARE
   v_now timestamptz;
   t record;
@@ -64,23 +67,25 @@ BEGIN
   PERFORM pg_advisory_xact_lock_shared(gate_1(1));
   v_now := clock_timestamp();
   PERFORM upkeep_1(v_now);
+  o_count := 0;
+  o_upto := coalesce(p_upto, (SELECT last_value FROM seq));
   SELECT id, prios INTO t FROM topic WHERE name = p_topic;
   IF NOT FOUND THEN
-    RETURN 0;
+    RETURN;
   END IF;
   IF p_waiting THEN
-    v_seqs := array(SELECT p.seq FROM parked p WHERE p.topic = t.id ORDER BY p.topic DESC, p.adm DESC, p.rank DESC, p.seq DESC LIMIT p_most);
+    v_seqs := array(SELECT p.seq FROM parked p WHERE p.topic = t.id AND p.seq <= o_upto ORDER BY p.topic DESC, p.adm DESC, p.rank DESC, p.seq DESC LIMIT p_most);
     IF cardinality(v_seqs) = 0 THEN
       v_seqs := array(SELECT x.seq FROM unnest(t.prios) p(prio) CROSS JOIN LATERAL (SELECT r.seq FROM ready r
-        WHERE r.lane = (t.id << 4) | (9 - p.prio) ORDER BY r.lane DESC, r.seq DESC LIMIT p_most FOR UPDATE SKIP LOCKED) x LIMIT p_most);
+        WHERE r.lane = (t.id << 4) | (9 - p.prio) AND r.seq <= o_upto ORDER BY r.lane DESC, r.seq DESC LIMIT p_most FOR UPDATE SKIP LOCKED) x LIMIT p_most);
     END IF;
   END IF;
   IF p_delayed AND cardinality(v_seqs) < p_most THEN
-    v_seqs := v_seqs || array(SELECT d.seq FROM delayed d WHERE d.topic = t.id LIMIT p_most - cardinality(v_seqs) FOR UPDATE SKIP LOCKED);
+    v_seqs := v_seqs || array(SELECT d.seq FROM delayed d WHERE d.topic = t.id AND d.seq <= o_upto LIMIT p_most - cardinality(v_seqs) FOR UPDATE SKIP LOCKED);
   END IF;
   v_ended := pull_1(v_seqs, NULL, 60);
   PERFORM finish_1(v_ended, 3::smallint, v_now);
-  RETURN cardinality(v_ended);
+  o_count := cardinality(v_ended);
 END $$;
 
 -- Stop or resume a topic by hand.

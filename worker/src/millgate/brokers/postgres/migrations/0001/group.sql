@@ -4,6 +4,10 @@ CREATE FUNCTION gather_1(
   p_group text, p_callback draft, p_require boolean, p_ids text[], p_members text[], p_places int[], p_now timestamptz
 ) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
+  IF EXISTS (SELECT 1 FROM grp WHERE id = p_group AND (callback).id <> p_callback.id) THEN
+    RAISE EXCEPTION 'group % exists with another callback; give this one an id of its own', quote_literal(p_group)
+      USING ERRCODE = 'MG005';
+  END IF;
   IF EXISTS (SELECT 1 FROM msg WHERE id = p_callback.id)
     OR EXISTS (SELECT 1 FROM final WHERE id = p_callback.id AND until > p_now) THEN
     RETURN;

@@ -32,7 +32,10 @@ DECLARE
   v_done bigint[];
   v_topics int[];
 BEGIN
-  IF f_parent IS NOT NULL THEN
+  IF a_seq IS NOT NULL THEN
+    SELECT * INTO o_done, o_topics FROM ack_1(a_seq, a_tok, a_body, a_ttl, p_now);
+  END IF;
+  IF f_parent IS NOT NULL THEN  -- after the acks: they free the unique texts and keys that these may want
     PERFORM oversize_1(f_topic, f_id, f_record);
     PERFORM store_1(array(
       SELECT ROW (x.id, x.topic, x.prio, x.record, x.key, x.delay, x.at, x.expires_in, x.expires_at, x.ukey, x.ufor, x.ttl,
@@ -40,12 +43,7 @@ BEGIN
         FROM unnest(f_parent, f_id, f_topic, f_prio, f_record, f_key, f_delay, f_at, f_expires_in, f_expires_at, f_ukey, f_ufor,
           f_ttl, f_grp) WITH ORDINALITY
           x(parent, id, topic, prio, record, key, delay, at, expires_in, expires_at, ukey, ufor, ttl, grp, n)
-        JOIN unnest(a_seq, a_tok) p(seq, tok) ON p.seq = x.parent
-        JOIN LATERAL (SELECT l.seq FROM lease l WHERE l.seq = p.seq AND l.token = p.tok AND l.until > p_now FOR UPDATE) h ON true
-       ORDER BY x.n), p_call, p_now);
-  END IF;
-  IF a_seq IS NOT NULL THEN
-    SELECT * INTO o_done, o_topics FROM ack_1(a_seq, a_tok, a_body, a_ttl, p_now);
+       WHERE x.parent = ANY (o_done) ORDER BY x.n), p_call, p_now);
   END IF;
   IF s_seq IS NOT NULL THEN
     SELECT * INTO v_done, v_topics FROM giveback_1(s_seq, s_tok, s_kind, s_delay, s_charge, s_failure, s_reason, p_now);
