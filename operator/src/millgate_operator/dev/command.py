@@ -27,6 +27,17 @@ def add(subparsers: Any) -> None:
         metavar="DIR",
         help="folder with the manifests, or one file (default: here)",
     )
+    _add_flags(parser)
+    parser.add_argument(
+        "arguments",
+        nargs="*",
+        metavar="-- CMD …",
+        help="a command in place of SCRIPT, or SCRIPT's arguments; it finds the broker in MILLGATE_BROKER",
+    )
+    parser.set_defaults(run=_run)
+
+
+def _add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--broker", metavar="URL", help="use this broker instead of a local one")
     parser.add_argument(
         "--once",
@@ -48,13 +59,6 @@ def add(subparsers: Any) -> None:
     parser.add_argument(
         "-v", "--verbose", action="store_true", help="print every line that workers log"
     )
-    parser.add_argument(
-        "arguments",
-        nargs="*",
-        metavar="-- CMD …",
-        help="a command in place of SCRIPT, or SCRIPT's arguments; it finds the broker in MILLGATE_BROKER",
-    )
-    parser.set_defaults(run=_run)
 
 
 def _run(args: argparse.Namespace) -> int:
