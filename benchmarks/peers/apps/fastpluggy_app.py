@@ -9,9 +9,9 @@ import os
 import signal
 import socket
 import sys
-import tempfile
 import time
 import uuid
+from pathlib import Path
 
 TOPIC = "bench"
 THREADS = 8
@@ -24,7 +24,7 @@ def free_address() -> str:
 
 
 def work(tasks: int) -> None:
-    folder = tempfile.mkdtemp(prefix="mg-fastpluggy-")
+    folder = Path(os.environ["COUNTER"]).parent
     os.environ.update(
         BROKER_TYPE="local",
         STORE_TASK_DB="false",
