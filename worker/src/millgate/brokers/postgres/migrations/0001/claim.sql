@@ -85,7 +85,7 @@ BEGIN
     UPDATE lease l SET until = v_now + x.lease * interval '1 s' FROM topic x
       WHERE l.worker = w.id AND l.token = p_call AND x.id = l.topic AND l.until > v_now;
     RETURN QUERY SELECT m.seq, m.id, m.topic, m.prio, m.key, m.ttl, m.grp, m.record, l.failures, l.losses, l.interruptions,
-        greatest(0, extract(epoch FROM v_now - l.since))::float8, x.lease, NULL::smallint, NULL::bigint, NULL::bigint, NULL::float8,
+        greatest(0, date_part('epoch', v_now - l.since))::float8, x.lease, NULL::smallint, NULL::bigint, NULL::bigint, NULL::float8,
         NULL::bigint[], NULL::int[], NULL::float8[], NULL::boolean, NULL::float8, NULL::boolean
       FROM lease l JOIN msg m ON m.seq = l.seq JOIN topic x ON x.id = l.topic
      WHERE l.worker = w.id AND l.token = p_call AND l.until > v_now ORDER BY l.seq;
@@ -118,7 +118,7 @@ BEGIN
             FROM (
               SELECT b.*, coalesce(p_passes[array_position(p_pass_topics, b.id)], 0) AS pass,
                   CASE WHEN p_levels IS NULL AND b.boost > 0 AND b.own < b.top
-                    THEN least(b.top, b.own + floor(extract(epoch FROM v_now - b.oldest) / b.boost)::int) ELSE b.own END AS level
+                    THEN least(b.top, b.own + floor(date_part('epoch', v_now - b.oldest) / b.boost)::int) ELSE b.own END AS level
                 FROM (
                   SELECT h.*, min(h.since) OVER (PARTITION BY h.id) AS oldest, max(h.own) OVER () AS top
                     FROM (
@@ -130,7 +130,7 @@ BEGIN
                           CROSS JOIN LATERAL (SELECT r.since FROM ready r WHERE r.lane = l.lane AND r.seq >= l.hint
                             ORDER BY r.lane, r.seq LIMIT 1) r
                        WHERE NOT x.paused AND NOT x.held AND (p_topics IS NULL OR x.id = ANY (p_topics))) h) b) d) e;
-      v_cost := greatest(v_cost, extract(epoch FROM clock_timestamp() - v_began)::float8);
+      v_cost := greatest(v_cost, date_part('epoch', clock_timestamp() - v_began)::float8);
       v_lanes := coalesce(cardinality(cs), 0);
       v_pass := NULL; v_open := NULL;
       FOR i IN 1 .. v_lanes LOOP
@@ -183,7 +183,7 @@ BEGIN
                 k := least(k, c.lim - s.inflight);
               END IF;
               IF c.rate IS NOT NULL THEN
-                v_tokens := least(c.burst, coalesce(s.tokens + c.rate * greatest(0, extract(epoch FROM clock_timestamp() - s.at)), c.burst));
+                v_tokens := least(c.burst, coalesce(s.tokens + c.rate * greatest(0, date_part('epoch', clock_timestamp() - s.at)), c.burst));
                 k := least(k, floor(v_tokens + 1e-9)::int);
                 IF v_tokens < 1 - 1e-9 THEN
                   v_rate := least(v_rate, (1 - v_tokens) / c.rate);
@@ -210,7 +210,7 @@ BEGIN
               n AS (INSERT INTO delta (topic, ready, leased, started) SELECT c.topic, -count(*), count(*),
                   count(*) FILTER (WHERE d.failures + d.losses + d.interruptions = 0) FROM d HAVING count(*) > 0)
               SELECT d.seq, m.id, m.topic, m.prio, m.key, m.ttl, m.grp, m.record, d.failures, d.losses, d.interruptions,
-                  greatest(0, extract(epoch FROM v_now - d.since))::float8, c.lease, NULL::smallint, NULL::bigint, NULL::bigint,
+                  greatest(0, date_part('epoch', v_now - d.since))::float8, c.lease, NULL::smallint, NULL::bigint, NULL::bigint,
                   NULL::float8, NULL::bigint[], NULL::int[], NULL::float8[], NULL::boolean, NULL::float8, NULL::boolean
                 FROM d JOIN msg m ON m.seq = d.seq ORDER BY d.seq;
             GET DIAGNOSTICS v_count = ROW_COUNT;
@@ -261,7 +261,7 @@ BEGIN
   END IF;
   IF v_next IS NULL THEN
     v_next := CASE WHEN v_got >= p_n AND p_n > 0 THEN 0 ELSE least(v_rate, next_1(v_now, p_topics),
-      CASE WHEN v_state = 2 THEN extract(epoch FROM w.fenced - v_now) END) END;
+      CASE WHEN v_state = 2 THEN date_part('epoch', w.fenced - v_now) END) END;
   END IF;
   RETURN QUERY SELECT NULL::bigint, NULL::text, NULL::int, NULL::smallint, NULL::text, NULL::float8, NULL::text, NULL::bytea,
     NULL::smallint, NULL::smallint, NULL::smallint, NULL::float8, NULL::float8, v_state, q.revision, q.topics, v_next, v_done,
@@ -270,7 +270,7 @@ END $$;
 
 -- Seconds until time alone may make something claimable: a delay or a lease that ends. NULL: it will not.
 CREATE FUNCTION next_1(p_now timestamptz, p_topics int[]) RETURNS float8 LANGUAGE sql AS $$
-  SELECT CASE WHEN x.at IS NOT NULL THEN greatest(0, extract(epoch FROM x.at - p_now))::float8 END FROM (SELECT least(
+  SELECT CASE WHEN x.at IS NOT NULL THEN greatest(0, date_part('epoch', x.at - p_now))::float8 END FROM (SELECT least(
     (SELECT d.due FROM delayed d WHERE p_topics IS NULL OR d.topic = ANY (p_topics) ORDER BY d.due LIMIT 1),
     (SELECT min(l.until) FROM worker w CROSS JOIN upkeep u CROSS JOIN LATERAL (SELECT e.until FROM lease e WHERE e.worker = w.id
       AND e.until >= u.reaped - interval '2 s' ORDER BY e.worker, e.until LIMIT 1) l)) AS at) x

@@ -23,7 +23,7 @@ BEGIN
   v_after := coalesce(v_after, 9223372036854775807);
   v_topic := (SELECT id FROM topic WHERE name = p_topic);
   RETURN QUERY
-    SELECT m.id, t.name, d.reason, extract(epoch FROM d.died)::float8, d.attempt, d.failures, d.losses, d.interruptions, d.worker,
+    SELECT m.id, t.name, d.reason, date_part('epoch', d.died)::float8, d.attempt, d.failures, d.losses, d.interruptions, d.worker,
         d.failure, m.prio, m.key, m.ukey, m.ttl, m.grp, m.record
       FROM (
         SELECT * FROM (SELECT * FROM dead x WHERE p_topic IS NULL AND x.no < v_after ORDER BY x.no DESC LIMIT p_limit) a

@@ -24,7 +24,7 @@ BEGIN
 END $$;
 
 CREATE FUNCTION locks_1(OUT o_name text, OUT o_holder text, OUT o_fence bigint, OUT o_left float8) RETURNS SETOF record LANGUAGE sql AS $$
-  SELECT name, holder, fence, extract(epoch FROM until - clock_timestamp())::float8 FROM lck WHERE until > clock_timestamp() ORDER BY name
+  SELECT name, holder, fence, date_part('epoch', until - clock_timestamp())::float8 FROM lck WHERE until > clock_timestamp() ORDER BY name
 $$;
 
 -- Mark a slot of a schedule as fired; false: it, or a later one, has. The caller publishes in the same transaction.

@@ -26,14 +26,14 @@ BEGIN
           coalesce(z.leased, 0) AS z_leased, coalesce(z.dead, 0) AS z_dead, coalesce(z.enq, 0) AS z_enq,
           coalesce(z.started, 0) AS z_started, coalesce(z.done, 0) AS z_done, coalesce(z.failed, 0) AS z_failed,
           CASE WHEN t.rate IS NULL THEN NULL ELSE floor(1e-9 + least(t.burst, coalesce(s.tokens
-            + t.rate * greatest(0, extract(epoch FROM v_now - s.at)), t.burst)))::bigint END AS z_tokens
+            + t.rate * greatest(0, date_part('epoch', v_now - s.at)), t.burst)))::bigint END AS z_tokens
         FROM topic t LEFT JOIN z ON z.topic = t.id LEFT JOIN slot s ON s.topic = t.id),
     r AS (SELECT q.lim - sum(x.z_leased) - sum(CASE WHEN x.policy IS NOT NULL THEN greatest(0, x.reserve - x.z_leased) ELSE 0 END) AS room FROM x),
     y AS (
       SELECT x.*, CASE WHEN q.suspended OR x.paused OR x.held THEN 0 ELSE greatest(0, least(x.z_ready, x.lim - x.z_leased, x.z_tokens,
           r.room + greatest(0, x.reserve - x.z_leased))) END::bigint AS claimable FROM x, r)
     SELECT y.name, y.z_ready + y.z_parked, y.claimable, y.z_delayed, y.z_leased, y.z_dead,
-        CASE WHEN y.claimable > 0 THEN (SELECT extract(epoch FROM v_now - least(v_now, min(h.since)))::float8
+        CASE WHEN y.claimable > 0 THEN (SELECT date_part('epoch', v_now - least(v_now, min(h.since)))::float8
           FROM unnest(y.prios) p(prio) CROSS JOIN LATERAL (SELECT e.since FROM ready e WHERE e.lane = (y.id << 4) | (9 - p.prio)
             ORDER BY e.lane, e.seq LIMIT 20) h) END,
         y.z_enq, y.z_started, y.z_done, y.z_failed, y.policy IS NOT NULL, y.paused OR y.held
@@ -45,14 +45,14 @@ CREATE FUNCTION fleet_1(
   OUT o_name text, OUT o_inc text, OUT o_seen float8, OUT o_fence float8, OUT o_leased int, OUT o_info jsonb, OUT o_beat jsonb,
   OUT o_revision bigint, OUT o_next float8, OUT o_xmin float8
 ) RETURNS SETOF record LANGUAGE sql AS $$
-  SELECT w.name, w.inc, greatest(0, extract(epoch FROM clock_timestamp() - w.seen))::float8,
-      CASE WHEN w.fenced > clock_timestamp() THEN extract(epoch FROM w.fenced - clock_timestamp())::float8 END,
+  SELECT w.name, w.inc, greatest(0, date_part('epoch', clock_timestamp() - w.seen))::float8,
+      CASE WHEN w.fenced > clock_timestamp() THEN date_part('epoch', w.fenced - clock_timestamp())::float8 END,
       (SELECT count(*)::int FROM lease l WHERE l.worker = w.id), w.info, w.beat, NULL::bigint, NULL::float8, NULL::float8
     FROM worker w WHERE NOT w.gone AND (w.seen > clock_timestamp() - interval '90 s' OR w.fenced > clock_timestamp())
   UNION ALL
   SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, q.revision,
-      (SELECT greatest(0, extract(epoch FROM d.due - clock_timestamp()))::float8 FROM delayed d ORDER BY d.due LIMIT 1),
-      (SELECT extract(epoch FROM clock_timestamp() - min(a.xact_start))::float8 FROM pg_stat_activity a WHERE a.backend_xmin IS NOT NULL)
+      (SELECT greatest(0, date_part('epoch', d.due - clock_timestamp()))::float8 FROM delayed d ORDER BY d.due LIMIT 1),
+      (SELECT date_part('epoch', clock_timestamp() - min(a.xact_start))::float8 FROM pg_stat_activity a WHERE a.backend_xmin IS NOT NULL)
     FROM queue q ORDER BY 1 NULLS LAST
 $$;
 
@@ -112,7 +112,7 @@ BEGIN
         ORDER BY a.rank, a.seq LIMIT p_limit) y JOIN msg m ON m.seq = y.seq ORDER BY y.rank, y.seq;
   ELSIF p_place = 2 THEN
     RETURN QUERY SELECT m.id, m.prio, m.key, m.ukey, m.ttl, m.grp, m.record, (d.failures + d.losses + d.interruptions)::int,
-        greatest(0, extract(epoch FROM d.due - v_now))::float8, ''
+        greatest(0, date_part('epoch', d.due - v_now))::float8, ''
       FROM delayed d JOIN msg m ON m.seq = d.seq WHERE d.topic = t.id ORDER BY d.due, m.prio DESC, d.seq LIMIT p_limit;
   ELSE
     RETURN QUERY SELECT m.id, m.prio, m.key, m.ukey, m.ttl, m.grp, m.record, (l.failures + l.losses + l.interruptions + 1)::int,

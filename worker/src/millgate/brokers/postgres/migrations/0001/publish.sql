@@ -56,7 +56,9 @@ BEGIN
     IF EXISTS (SELECT 1 FROM unnest(p_prio) p WHERE p <> 5) THEN
       PERFORM prios_1(array(SELECT p_names[i] FROM unnest(p_topic) i), p_prio);
     END IF;
-    PERFORM wake_1(t.ids, v_stored);
+    IF EXISTS (SELECT 1 FROM idle) THEN
+      PERFORM wake_1(t.ids, v_stored);
+    END IF;
   END IF;
   IF q.max_waiting IS NOT NULL THEN
     PERFORM room_1(v_stored);

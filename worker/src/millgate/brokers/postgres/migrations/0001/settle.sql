@@ -85,9 +85,15 @@ BEGIN
   IF v.ukeys IS NOT NULL THEN
     DELETE FROM uniq USING unnest(v.ukeys, v.uids) x(ukey, id) WHERE uniq.ukey = x.ukey AND uniq.id = x.id AND uniq.until IS NULL;
   END IF;
-  PERFORM release_1(v.atopics, v.adms, p_now);
-  PERFORM told_1(v.ids, true, p_now);
-  PERFORM tell_1(v.ids);
+  IF v.adms IS NOT NULL THEN
+    PERFORM release_1(v.atopics, v.adms, p_now);
+  END IF;
+  IF EXISTS (SELECT 1 FROM grp) THEN
+    PERFORM told_1(v.ids, true, p_now);
+  END IF;
+  IF EXISTS (SELECT 1 FROM awaited) THEN
+    PERFORM tell_1(v.ids);
+  END IF;
 END $$;
 
 -- Later, buried or dropped. What was cancelled while it ran ends as cancelled, whatever its worker says.

@@ -158,7 +158,7 @@ BEGIN
     FROM (
       SELECT t.rate, least(CASE WHEN t.lim IS NULL THEN 1 ELSE t.lim - s.inflight END,
             CASE WHEN v_room IS NULL THEN 1 ELSE v_room + greatest(0, t.reserve - coalesce(s.inflight, 0)) END) AS free,
-          CASE WHEN t.rate IS NULL THEN 1 ELSE least(t.burst, coalesce(s.tokens + t.rate * greatest(0, extract(epoch FROM p_now - s.at)),
+          CASE WHEN t.rate IS NULL THEN 1 ELSE least(t.burst, coalesce(s.tokens + t.rate * greatest(0, date_part('epoch', p_now - s.at)),
             t.burst)) END AS tokens
         FROM topic t LEFT JOIN slot s ON s.topic = t.id AND t.counted
        WHERE NOT t.paused AND NOT t.held AND (p_topics IS NULL OR t.id = ANY (p_topics))
