@@ -170,7 +170,9 @@ def test_a_run_that_was_left_alone_is_first_in_line_again(scene: Scene) -> None:
     first, second = scene.claim(2)
     scene.hand_out()
     scene.claim(1)
+    scene.children[0].left = 0
     scene.dispatcher.left(scene.children[0], first.seq)
+    assert scene.children[0].left == 1
     assert scene.dispatcher.waiting()[0] is first
     scene.dispatcher.left(scene.children[0], 999)
     assert second in scene.children[1].runs.values()

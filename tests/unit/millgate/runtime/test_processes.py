@@ -121,7 +121,7 @@ def test_memory_of_a_tree_is_counted_through_kept_descriptors(forest: int) -> No
     tree.refresh()
     single = rss_of(forest)
     assert single is not None
-    assert tree.rss() > 3 * single  # forks share pages, RSS counts them for each
+    assert tree.rss() > 1.5 * single  # forks share pages, RSS counts them for each
     assert tree.size(above=1) < tree.rss()  # PSS counts them once
     assert tree.size(above=10**12) == tree.rss()
     for pid in tree_of(forest)[1:]:

@@ -157,6 +157,7 @@ class Dispatcher:
         """A child says that it left a number alone, because it was taken back."""
         run = child.runs.pop(seq, None)
         if run is not None:  # the recall came between its two looks
+            child.left = None if child.left is None else child.left + 1
             self.add_first([run])
 
     def relieve(self, children: Collection[Child], now: float) -> None:

@@ -103,7 +103,7 @@ class Floor:
             if self.drain.began is not None
             else self._dispatcher.target(self._pool.children.values(), now)
         )
-        if target != self._target or self._ledger.active < target:
+        if target != self._target:  # room that a settlement makes wakes the loop itself
             self._target = target
             self.on_target(target)
 

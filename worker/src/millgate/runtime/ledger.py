@@ -85,6 +85,7 @@ class Ledger:
             if not run.ended:
                 run.ended = True
                 self._active -= 1
+        self.woken()
 
     def take(self) -> list[Entry]:
         """What is to be settled, the oldest first; the caller answers with `done` or `back`."""

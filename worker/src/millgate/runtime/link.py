@@ -75,7 +75,7 @@ class Link:
                 return self._jobs.popleft()
             if self.ended:
                 return None
-            self._advance(lambda: bool(self._jobs) or self.ended)
+            self._advance(lambda: bool(self._jobs) or self.ended, idle=True)
 
     def take_jobs(self) -> list[list[Any]]:
         """What `pump` has read."""
@@ -107,8 +107,11 @@ class Link:
         """Read what is there, without waiting for more; for a main thread that has an event loop."""
         self._read()
 
-    def _advance(self, enough: Callable[[], bool]) -> None:
-        """Read once, or wait until another thread that reads has brought something."""
+    def _advance(self, enough: Callable[[], bool], *, idle: bool = False) -> None:
+        """Read once, or wait until another thread that reads has brought something.
+
+        `idle`: nothing runs that a signal could interrupt, so the read itself may wait.
+        """
         with self._changed:
             if enough():
                 return
@@ -117,9 +120,10 @@ class Link:
                 return
             self._reading = True
         try:
-            poll = select.poll()
-            poll.register(self.descriptor, select.POLLIN)
-            poll.poll()  # a signal may raise here: nothing is half done
+            if not idle:
+                poll = select.poll()
+                poll.register(self.descriptor, select.POLLIN)
+                poll.poll()  # a signal may raise here: nothing is half done
             self._read()
         finally:
             with self._changed:

@@ -17,7 +17,7 @@ from typing import Final
 from millgate.clock import Clock
 from millgate.runtime.cgroup import Cgroup
 from millgate.runtime.handle import Child, Phase
-from millgate.runtime.processes import children_of, prefer_for_oom
+from millgate.runtime.processes import prefer_for_oom
 from millgate.runtime.recycle import (
     LATEST,
     Because,
@@ -42,7 +42,7 @@ _PATIENCE: Final = 0.2
 class Watched:
     """One tree and when to look at it again."""
 
-    __slots__ = ("child", "children_seen", "due", "replaced", "tree", "walked")
+    __slots__ = ("child", "due", "replaced", "tree", "walked")
 
     def __init__(self, child: Child) -> None:
         self.child = child
@@ -50,7 +50,6 @@ class Watched:
         self.due = 0.0
         self.walked = float("-inf")
         self.replaced = False
-        self.children_seen: list[int] = []
 
 
 class Memory:
@@ -145,7 +144,7 @@ class Memory:
         if now < watched.due:
             return watched.due
         child, tree = watched.child, watched.tree
-        if now - watched.walked >= _WALK or self._grew(watched):
+        if tree.grew() or now - watched.walked >= _WALK:
             tree.refresh()
             watched.walked = now
         bound = min(filter(None, (self.ceilings.soft, self.ceilings.hard)), default=None)
@@ -166,15 +165,6 @@ class Memory:
             self.hasten(child.key)
         watched.due = now + next_look(size, self.ceilings)
         return watched.due
-
-    def _grew(self, watched: Watched) -> bool:
-        """Whether the root has other children than at the last look: cheap, and catches a task that starts one."""
-        if self.ceilings.hard is None and self.ceilings.soft is None:
-            return False
-        children = children_of(watched.child.pid)
-        changed = children != watched.children_seen
-        watched.children_seen = children
-        return changed
 
     def _look_at_pod(self, now: float) -> None:
         budget = self.ceilings.budget

@@ -87,6 +87,8 @@ class Pool:
                 break
         for child in list(self.children.values()):
             self._hurry(child, now)
+            if child.phase is Phase.RETIRING:
+                self.rest(child)  # its last run may have been lost or cancelled before it started
 
     def _soon_done(self, child: Child) -> bool:
         """Whether a child will have done all its tasks by the time that a replacement is ready."""
@@ -156,6 +158,7 @@ class Pool:
                 self._not_loaded(problem)
             case ["left", seq]:
                 self._dispatcher.left(child, seq)
+                self.rest(child)
             case _:
                 self.on_frame(child, frame)
 

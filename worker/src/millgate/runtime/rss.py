@@ -41,6 +41,8 @@ class Tree:
     root: int
     walk: Callable[[int], list[int]] = tree_of
     _statm: dict[int, int] = field(default_factory=dict)
+    _children: int | None = None  # descriptor of the root's own list
+    _listed: bytes = b""
     defunct: int = 0
 
     def refresh(self) -> None:
@@ -60,6 +62,18 @@ class Tree:
             self._statm[pid] = os.open(f"/proc/{pid}/statm", os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
             return  # it ended between the walk and here
+
+    def grew(self) -> bool:
+        """Whether the root's main thread has other children than at the last question: a microsecond."""
+        try:
+            if self._children is None:
+                path = f"/proc/{self.root}/task/{self.root}/children"
+                self._children = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            listed = os.pread(self._children, 4096, 0)
+        except OSError:
+            return False
+        changed, self._listed = listed != self._listed, listed
+        return changed
 
     def rss(self) -> int:
         """Resident bytes of all that the last walk found, shared pages counted for each."""
@@ -85,6 +99,9 @@ class Tree:
         for descriptor in self._statm.values():
             os.close(descriptor)
         self._statm.clear()
+        if self._children is not None:
+            os.close(self._children)
+            self._children = None
 
 
 def _words(path: str) -> list[bytes]:

@@ -329,7 +329,7 @@ class Worker:
             self._thread("timers", self.timers.run)
 
     def _set_target(self, target: int) -> None:
-        grown = target > self.loop.target or self.ledger.active < target
+        grown = target > self.loop.target
         self.loop.target = target
         if grown:
             self.loop.wake_if_idle()
