@@ -54,7 +54,7 @@ class Context:
         self.id = message.id
         self.task = message.task
         self.topic = message.topic
-        self.attempt = attempt  # the number of this start, from 1
+        self.attempt = attempt  # from 1; starts that were given back uncharged are not counted
         self.failures = failures  # earlier starts that the task itself ended badly
         self.key = message.key
         self.headers = message.headers

@@ -104,7 +104,7 @@ class Scene:
         self.events: list[str] = []
         self.loop = Loop(
             self.worker,
-            WorkerInfo(),
+            WorkerInfo(slots=4),
             Subscription(),
             connection=self.connection,
             ledger=self.ledger,
@@ -141,6 +141,29 @@ def test_it_claims_what_there_is_room_for_and_no_more(scene: Scene) -> None:
     assert len(scene.turn(target=2)) == 2
     assert scene.ledger.active == 2
     assert scene.broker.stats().topics["default"].waiting == 3
+
+
+def test_a_buffer_is_earned_by_runs_that_ended_and_lost_when_there_was_nothing_to_do(
+    scene: Scene,
+) -> None:
+    scene.broker.publish(some_messages(9))
+    first = scene.turn(target=100)  # short tasks were learned, but these may be of another kind
+    assert len(first) == 4
+    for run in first[:2]:
+        scene.verdict.finish(run, Returned(b"1"))
+    second = scene.turn(target=100)
+    assert len(second) == 2
+    assert (
+        scene.loop._room() == 2 * 2
+    )  # two runs have ended; four are held, as many as there are slots
+    for run in (*first[2:], *second):
+        scene.verdict.finish(run, Returned(b"1"))
+    third = scene.turn(target=100)
+    assert len(third) == 3
+    for run in third:
+        scene.verdict.finish(run, Returned(b"1"))
+    assert scene.turn(target=100) == []
+    assert scene.loop._room() == 4
 
 
 def test_settlements_and_the_next_claim_are_one_call(scene: Scene) -> None:

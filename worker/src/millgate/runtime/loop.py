@@ -30,6 +30,9 @@ _GATHER: Final = 0.001
 #: So many runs in hand are a flow; so many results are a batch.
 _FLOW: Final = 24
 _REFUSED_PAUSE: Final = 5.0
+#: Claims that every settled run earns beside the slots, and their bound.
+_GROWTH: Final = 2
+_WIDEST: Final = 1_000_000
 
 
 class Loop:
@@ -52,6 +55,9 @@ class Loop:
         burst: bool = False,
     ) -> None:
         self.target = 0  # runs that may be held, as the io thread counts it
+        self._window = (
+            info.slots
+        )  # … and as short as tasks have proved to be since there was last nothing to do
         self.start: Callable[[list[Run]], None] = lambda _runs: None
         self.on_nothing_left: Callable[[], None] = lambda: None
         self.on_superseded: Callable[[], None] = lambda: None
@@ -138,7 +144,7 @@ class Loop:
     def _room(self) -> int:
         if not self._claiming or self._leases.state is WorkerState.FENCED:
             return 0
-        return min(1000, max(0, self.target - self._ledger.active))
+        return min(1000, max(0, min(self.target, self._window) - self._ledger.active))
 
     def _take(self, room: int) -> list[Entry]:
         """What is to be settled. While much is in flight and little has ended, a moment makes one call of many."""
@@ -170,6 +176,7 @@ class Loop:
 
     def _settled(self, entries: Sequence[Entry], stale: Sequence[str]) -> None:
         self._ledger.done(entries)
+        self._window = min(self._window + _GROWTH * len(entries), _WIDEST)
         for entry in entries:
             if stale and entry.run.claim.id in stale:
                 self._metrics.add("millgate_leases_lost_total")
@@ -219,6 +226,8 @@ class Loop:
         return claimed.next_due is None or claimed.next_due > _BURST_WAIT
 
     def _wait(self, claimed: Claimed) -> None:
+        # what comes next may be of another kind: nobody should find a worker's buffer full of long tasks
+        self._window = self._info.slots
         if claimed.state is WorkerState.UNKNOWN:
             self._introduce()
             return

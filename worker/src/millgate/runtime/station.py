@@ -74,7 +74,8 @@ class Station:
         except NotDecodable as error:
             failure = Failure("millgate.errors.NotDecodable", str(error))
             return seq, Rejected(failure, Reason.UNDECODABLE)
-        attempt, failures, losses, interruptions = counts
+        _, failures, losses, interruptions = counts
+        attempt = failures + losses + 1  # what was given back uncharged is not an attempt to the task
         job = Job(
             message, attempt, failures, losses, interruptions, states, payload_max=payload_max
         )

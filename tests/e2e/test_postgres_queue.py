@@ -1,0 +1,129 @@
+"""A TaskQueue on PostgreSQL in a pod: right answers, and a pool that goes 0 → 3 → 0 without cutting a task short."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from node import services
+from node.cluster import Cluster
+from support.install import RESTRICTED, Installed, postgres
+from support.wait import eventually
+
+PASSWORD = "p@ss/w:rd%"
+
+
+def uri(namespace: str) -> str:
+    """The database's URL, good in every namespace."""
+    return f"postgresql://postgres:p%40ss%2Fw%3Ard%25@database.{namespace}.svc:5432/postgres"
+
+
+def a_database(namespace: str) -> list[dict[str, Any]]:
+    """PostgreSQL as a pod, with a Service and the Secret that names it."""
+    container = {
+        "name": "postgres",
+        "image": services.POSTGRES,
+        "imagePullPolicy": "IfNotPresent",
+        "env": [{"name": "POSTGRES_PASSWORD", "value": PASSWORD}],
+        "readinessProbe": {"tcpSocket": {"port": 5432}, "periodSeconds": 1},
+        "securityContext": {**RESTRICTED, "readOnlyRootFilesystem": True},
+        "volumeMounts": [
+            {"name": "data", "mountPath": "/data"},
+            {"name": "tmp", "mountPath": "/tmp"},
+        ],
+    }
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "database", "labels": {"app": "database"}},
+        "spec": {
+            "containers": [container],
+            "securityContext": {"fsGroup": services.USER},
+            "volumes": [{"name": "data", "emptyDir": {}}, {"name": "tmp", "emptyDir": {}}],
+        },
+    }
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "database"},
+        "spec": {"selector": {"app": "database"}, "ports": [{"port": 5432}]},
+    }
+    secret = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "database"},
+        "stringData": {"uri": uri(namespace)},
+    }
+    return [pod, service, secret]
+
+
+def a_queue(image: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "millgate.dev/v1alpha1",
+        "kind": "TaskQueue",
+        "metadata": {"name": "ledger"},
+        "spec": {
+            "broker": {"type": "Postgres", "connection": {"secretRef": {"name": "database"}}},
+            "workers": {
+                "image": image,
+                "app": "ledger.tasks:app",
+                "children": 1,
+                "drainTimeout": "30s",
+                "autoscaling": {
+                    "min": 0,
+                    "max": 3,
+                    "targetLatency": "5s",
+                    "idleAfter": "5s",
+                    "stabilization": "5s",
+                    "scaleIn": {"percent": 100},
+                },
+            },
+        },
+    }
+
+
+def sql(cluster: Cluster, namespace: str, statement: str) -> list[str]:
+    """Rows of a statement, columns joined by '|'."""
+    psql = ("psql", "-h", "/tmp", "-U", "postgres", "-At", "-c", statement)
+    text = cluster.kubectl("exec", "database", "-n", namespace, "--", *psql)
+    return text.strip().splitlines()
+
+
+@pytest.fixture
+def database(cluster: Cluster, place: str) -> str:
+    """The namespace, with a database that answers."""
+    cluster.apply(*a_database(place), namespace=place)
+    cluster.kubectl("wait", "pod/database", "-n", place, "--for=condition=Ready", "--timeout=90s")
+    table = "CREATE TABLE ledger (task text, event text, pod text, at timestamptz DEFAULT now())"
+    eventually(lambda: sql(cluster, place, table) == ["CREATE TABLE"], timeout=30, every=1)
+    return place
+
+
+def test_a_pool_grows_from_nothing_and_shrinks_to_nothing_without_interrupting_a_task(
+    cluster: Cluster, installed: Installed, database: str, app_image: str
+) -> None:
+    place = database
+    cluster.apply(a_queue(app_image), namespace=place)
+    installed.wait_for("taskqueue", "ledger", place, "BrokerConnected")
+    assert installed.pods(place, "ledger") == []
+    broker = postgres(place, "ledger", uri(place))
+
+    squares = installed.send(place, app_image, "square", 500, broker)
+    assert installed.answer(place, squares)["right"] == 500
+
+    naps = installed.send(place, app_image, "nap", 24, broker)
+    eventually(lambda: len(installed.pods(place, "ledger")) == 3, timeout=60, every=0.2)
+    assert installed.answer(place, naps)["right"] == 24  # every one on its first start
+    eventually(lambda: not installed.pods(place, "ledger"), timeout=120, every=0.5)
+
+    events = Counter(sql(cluster, place, "SELECT event FROM ledger"))
+    assert events == {"start": 24, "end": 24}
+    assert len(set(sql(cluster, place, "SELECT DISTINCT pod FROM ledger"))) == 3
+    restarts = sql(
+        cluster,
+        place,
+        "SELECT task FROM ledger WHERE event = 'start' GROUP BY 1 HAVING count(*) > 1",
+    )
+    assert restarts == []
