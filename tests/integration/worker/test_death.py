@@ -107,12 +107,12 @@ def test_a_task_that_was_taken_away_is_stopped_and_reports_nothing(bench: Any) -
     worker = bench.ready(children=1)
     bench.until_noted("start")
     assert bench.broker.requeue([sent]) == [sent]
-    second = bench.until_noted("start", 2)
-    assert second[1][2] == "2"
+    first, second = bench.until_noted("start", 2)
+    assert first[3] != second[3]  # another process
     assert [line["reason"] for line in worker.events("child ended")] == ["LeaseLost"]
-    state = bench.end_of(sent)
-    assert (state.state, state.attempt) == ("succeeded", 2)
-    assert len(bench.notes("end")) == 1
+    assert bench.end_of(sent).state == "succeeded"
+    [end] = bench.notes("end")
+    assert end[3] == second[3]
 
 
 def test_the_worker_outlives_a_broker_that_goes_away_and_keeps_its_outcomes(own_bench: Any) -> None:
@@ -176,4 +176,4 @@ def test_replacing_and_killing_children_all_the_time_loses_nothing_and_leaks_not
     assert [child["phase"] for child in after].count("ready") == 3
     assert [child["pid"] for child in after] == [child["pid"] for child in before]
     at_rest = len(list(Path(f"/proc/{worker.supervisor}/fd").iterdir()))
-    assert at_rest <= 20 + 5 * len(after)
+    assert at_rest <= 20 + 6 * len(after)

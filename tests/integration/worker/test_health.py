@@ -26,6 +26,7 @@ def test_the_status_shows_what_runs_and_hides_what_is_secret(bench: Any) -> None
     bench.send("work", str(bench.journal), 5.0)
     worker = bench.ready(children=1)
     bench.until_noted("start")
+    eventually(lambda: worker.status()["children"][0]["rss"])
     status = worker.status()
     [child] = status["children"]
     [run] = child["runs"]

@@ -113,7 +113,15 @@ class Worker:
 
     def _build_children(self, deadlines: Deadlines) -> None:
         settings = self.settings
-        ceilings, cgroup = ceilings_of(settings, find())
+        ours = find()
+        ceilings, cgroup = ceilings_of(settings, ours)
+        if ours is not None and ours.kills_all():
+            self.journal.say(
+                "warning",
+                "an OOM kill ends the whole container here",
+                why="memory.oom.group is 1",
+                instead="set --max-rss and --hard-max-rss",
+            )
         self.reactor = Reactor()
         self.memory = Memory(ceilings, cgroup, settings.slots, self.clock)
         self.dispatcher = Dispatcher(settings.slots, self.runtimes, self.clock)
