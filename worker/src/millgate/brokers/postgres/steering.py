@@ -66,7 +66,7 @@ class Steering(Session):
 
     def cancel(self, ids: Sequence[str]) -> list[CancelState]:
         """Remove what has not started; signal what runs."""
-        return [CancelState(word) for word in self.value("cancel", Texts(ids))] if ids else []
+        return [CancelState(word) for word in self.prepared("cancel", Texts(ids))] if ids else []
 
     def requeue(self, ids: Sequence[str]) -> list[str]:
         """Take running messages from their holders."""
@@ -81,6 +81,7 @@ class Steering(Session):
                 f"cannot purge {strange[0]!s} messages; purge waiting and delayed, cancel what runs"
             )
         waiting, delayed = State.WAITING in states, State.DELAYED in states
+        self.rows("upkeep")
         removed, upto = 0, None
         while True:
             [(count, upto)] = self.rows("purge", topic, waiting, delayed, _BATCH, upto)

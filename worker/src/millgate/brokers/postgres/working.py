@@ -30,7 +30,10 @@ from millgate.queues import Subscription
 from millgate.settlement import Settlement
 
 _STATES: Final = (WorkerState.UNKNOWN, WorkerState.ACTIVE, WorkerState.FENCED)
-_UPKEEP: Final = 0.25  # seconds between looks for what has become due, while there is more work than is asked for
+#: Seconds between looks for what time has brought about: while there is more work than is asked for, and before a claim
+#: may say that there is less.
+_UPKEEP: Final = 0.25
+_JUST_NOW: Final = 0.02
 _TICK: Final = 1.0
 _TRIES: Final = 4  # when somebody else had the counters
 
@@ -75,9 +78,12 @@ class Working(Forwarding):
         carried = settling(settlements) if settlements else None
         if carried is not None and carried.gave_back:
             self._hints.forget()
-        self._tick_now_and_then()
+        self._keep_up(_UPKEEP)
         claims, head = self._claim(worker, ask.n, ask.subscription, carried)
         stale = carried.stale(head.done or ()) if carried is not None else ()
+        if len(claims) < ask.n and self._keep_up(_JUST_NOW):
+            more, head = self._claim(worker, ask.n - len(claims), ask.subscription, None)
+            claims += more
         for _ in range(_TRIES):
             missed = head.topics != self.topics.version and ask.subscription != Subscription()
             if claims or not ask.n or not (missed or head.busy):
@@ -141,9 +147,16 @@ class Working(Forwarding):
     def awake(self) -> None:
         """Work was found: that word is taken back."""
 
-    def _tick_now_and_then(self) -> None:
-        if self.clock.monotonic() - self._ticked >= _TICK:
+    def _keep_up(self, age: float) -> bool:
+        """Bring about what time alone does, unless that was done `age` seconds ago; whether something moved."""
+        now = self.clock.monotonic()
+        if now - self._ticked >= _TICK:
             self.tick()
+            return True
+        if now - self._kept_up < age:
+            return False
+        self._kept_up = now
+        return bool(self.value("upkeep"))
 
     def _claim(
         self, worker: WorkerRef, n: int, subscription: Subscription, carried: Settling | None
@@ -151,14 +164,12 @@ class Working(Forwarding):
         call = new_call()
         numbers, levels = self.selected(subscription)
         now = self.clock.monotonic()
-        upkeep = now - self._kept_up >= _UPKEEP
         tail = (
             *(worker.name, worker.incarnation, n),
             Ints(numbers) if numbers is not None else None,
             Ints(levels) if levels is not None else None,
             *self._hints.columns(now),
             *self._turns.columns(),
-            upkeep,
             self.asleep(),
             *(carried.columns if carried is not None else NOTHING),
         )
@@ -169,8 +180,6 @@ class Working(Forwarding):
         rows = self.pool.call(claim)
         last = rows.pop()
         head = Head(*last[13:])
-        if upkeep or len(rows) < n:
-            self._kept_up = now
         self._note(rows, head)
         if rows:
             self.awake()

@@ -2,42 +2,45 @@
 CREATE FUNCTION cancel_1(p_ids text[]) RETURNS text[] LANGUAGE plpgsql AS $$
 DECLARE
   v_now timestamptz;
-  v_seq bigint;
+  v_left bigint[];
+  v_marked bigint[];
   v_ended ended[];
-  v_words text[] := '{}';
-  v_word text;
-  i text;
+  v_signalled bigint[] := '{}';
+  v_removed text[] := '{}';
+  v_signals text[];
 BEGIN
   PERFORM pg_advisory_xact_lock_shared(gate_1(1));
   v_now := clock_timestamp();
-  PERFORM upkeep_1(v_now);
-  FOREACH i IN ARRAY p_ids LOOP
-    v_word := NULL;
-    FOR try IN 1 .. 5 LOOP  -- it may move between two looks, each of which sees one place only
-      SELECT seq INTO v_seq FROM msg WHERE id = i;
-      IF NOT FOUND THEN
-        v_word := CASE WHEN EXISTS (SELECT 1 FROM final WHERE id = i AND until > v_now) THEN 'finished' ELSE 'unknown' END;
-        EXIT;
-      END IF;
-      UPDATE lease SET cancelled = true WHERE seq = v_seq;
-      IF FOUND THEN
-        v_word := 'signalled';
-        EXIT;
-      END IF;
-      v_ended := pull_1(ARRAY[v_seq], NULL, NULL);
-      IF cardinality(v_ended) > 0 THEN
-        PERFORM finish_1(v_ended, 3::smallint, v_now);
-        v_word := 'removed';
-        EXIT;
-      END IF;
-      IF EXISTS (SELECT 1 FROM dead WHERE seq = v_seq) THEN
-        v_word := 'finished';
-        EXIT;
-      END IF;
-    END LOOP;
-    v_words := v_words || coalesce(v_word, 'unknown');
+  v_left := array(SELECT m.seq FROM msg m WHERE m.id = ANY (p_ids) AND NOT EXISTS (SELECT 1 FROM dead d WHERE d.seq = m.seq));
+  FOR try IN 1 .. 20 LOOP  -- one may be on its way from a place to the next
+    EXIT WHEN cardinality(v_left) = 0;
+    WITH l AS (UPDATE lease SET cancelled = true WHERE seq = ANY (array(
+      SELECT seq FROM lease WHERE seq = ANY (v_left) AND until > v_now ORDER BY seq FOR UPDATE SKIP LOCKED)) RETURNING seq)
+    SELECT array_agg(seq) INTO v_marked FROM l;
+    v_signalled := v_signalled || v_marked;
+    IF try = 1 THEN
+      PERFORM ahead_1(v_left);
+    END IF;
+    v_ended := v_ended || pull_1(array(SELECT s FROM unnest(v_left) s WHERE NOT s = ANY (v_signalled)), NULL, NULL);
+    v_left := array(SELECT m.seq FROM msg m WHERE m.seq = ANY (v_left) AND NOT m.seq = ANY (v_signalled)
+      AND NOT EXISTS (SELECT 1 FROM unnest(v_ended) e WHERE e.seq = m.seq)
+      AND NOT EXISTS (SELECT 1 FROM dead d WHERE d.seq = m.seq));
+    IF cardinality(v_left) > 0 THEN
+      PERFORM pg_sleep(0.002);
+    END IF;
   END LOOP;
-  RETURN v_words;
+  v_signals := array(SELECT m.id FROM msg m WHERE m.seq = ANY (v_signalled));
+  IF cardinality(v_left) > 0 THEN
+    RAISE EXCEPTION 'a message is being moved; try again' USING ERRCODE = '40001';
+  END IF;
+  IF cardinality(v_ended) > 0 THEN
+    v_removed := array(SELECT m.id FROM unnest(v_ended) e JOIN msg m ON m.seq = e.seq);
+    PERFORM finish_1(v_ended, 3::smallint, v_now);
+  END IF;
+  RETURN array(SELECT CASE WHEN i.id = ANY (v_removed) THEN 'removed' WHEN i.id = ANY (v_signals) THEN 'signalled'
+      WHEN EXISTS (SELECT 1 FROM msg m WHERE m.id = i.id) OR EXISTS (SELECT 1 FROM final f WHERE f.id = i.id AND f.until > v_now)
+        THEN 'finished' ELSE 'unknown' END
+    FROM unnest(p_ids) WITH ORDINALITY i(id, n) ORDER BY i.n);
 END $$;
 
 -- Take running messages from their holders; answers the ids of those that were running.
@@ -46,7 +49,6 @@ DECLARE
   v_seqs bigint[];
 BEGIN
   PERFORM pg_advisory_xact_lock_shared(gate_1(1));
-  PERFORM upkeep_1(clock_timestamp());
   v_seqs := putback_1(array(SELECT m.seq FROM msg m WHERE m.id = ANY (p_ids) ORDER BY m.seq), clock_timestamp());
   RETURN array(SELECT m.id FROM msg m WHERE m.seq = ANY (v_seqs)
     UNION ALL SELECT f.id FROM final f WHERE f.id = ANY (p_ids) AND f.until > clock_timestamp() AND f.state = 3 AND EXISTS (
@@ -66,7 +68,6 @@ DECLARE
 BEGIN
   PERFORM pg_advisory_xact_lock_shared(gate_1(1));
   v_now := clock_timestamp();
-  PERFORM upkeep_1(v_now);
   o_count := 0;
   o_upto := coalesce(p_upto, (SELECT last_value FROM seq));
   SELECT id, prios INTO t FROM topic WHERE name = p_topic;
@@ -77,14 +78,17 @@ BEGIN
     v_seqs := array(SELECT p.seq FROM parked p WHERE p.topic = t.id AND p.seq <= o_upto ORDER BY p.topic DESC, p.adm DESC, p.rank DESC, p.seq DESC LIMIT p_most);
     IF cardinality(v_seqs) = 0 THEN
       v_seqs := array(SELECT x.seq FROM unnest(t.prios) p(prio) CROSS JOIN LATERAL (SELECT r.seq FROM ready r
-        WHERE r.lane = (t.id << 4) | (9 - p.prio) AND r.seq <= o_upto ORDER BY r.lane DESC, r.seq DESC LIMIT p_most FOR UPDATE SKIP LOCKED) x LIMIT p_most);
+        WHERE r.lane = (t.id << 4) | (9 - p.prio) AND r.seq <= o_upto ORDER BY r.lane DESC, r.seq DESC LIMIT p_most) x LIMIT p_most);
     END IF;
   END IF;
   IF p_delayed AND cardinality(v_seqs) < p_most THEN
-    v_seqs := v_seqs || array(SELECT d.seq FROM delayed d WHERE d.topic = t.id AND d.seq <= o_upto LIMIT p_most - cardinality(v_seqs) FOR UPDATE SKIP LOCKED);
+    v_seqs := v_seqs || array(SELECT d.seq FROM delayed d WHERE d.topic = t.id AND d.seq <= o_upto LIMIT p_most - cardinality(v_seqs));
   END IF;
+  PERFORM ahead_1(v_seqs);
   v_ended := pull_1(v_seqs, NULL, 60);
-  PERFORM finish_1(v_ended, 3::smallint, v_now);
+  IF cardinality(v_ended) > 0 THEN
+    PERFORM finish_1(v_ended, 3::smallint, v_now);
+  END IF;
   o_count := cardinality(v_ended);
 END $$;
 

@@ -6,9 +6,7 @@ DECLARE
   v_best parked;
   v_worst ready;
 BEGIN
-  INSERT INTO keystate (topic, adm, n)
-    SELECT DISTINCT topic, adm, 0 FROM unnest(p_rows) ORDER BY topic, adm
-    ON CONFLICT (topic, adm) DO UPDATE SET n = 0 WHERE false;  -- locks without writing
+  PERFORM keys_1(array_agg(w.topic), array_agg(w.adm)) FROM unnest(p_rows) w;
   WITH x AS MATERIALIZED (
     SELECT w.*, row_number() OVER (PARTITION BY w.topic, w.adm ORDER BY w.prio DESC, w.seq) <= t.adm_lim - k.n AS free
       FROM unnest(p_rows) w JOIN topic t ON t.id = w.topic JOIN keystate k ON k.topic = w.topic AND k.adm = w.adm),

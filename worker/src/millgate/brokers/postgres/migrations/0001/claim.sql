@@ -5,11 +5,11 @@
 -- and `p_hints` say below which seq this client found nothing but dead entries; `p_pass_topics` and `p_passes` how far the
 -- topics are ahead in the weighted turn. `p_listener` has left word that it sleeps. `p_repeat`: the reply to an earlier call of this number was lost.
 --
--- Locks, in this order: configuration (shared), worker, leases, the queue's counter, topics' counters (passed over when
--- somebody has them: o_busy).
+-- Locks, in this order, as everywhere: configuration (shared), worker, leases, unique texts, groups, keys, the queue's
+-- counter, topics' counters. Those of topics that are claimed from are passed over when somebody has them (o_busy).
 CREATE FUNCTION claim_1(
   p_call bigint, p_repeat boolean, p_name text, p_inc text, p_n int, p_topics int[], p_levels int[],
-  p_hint_lanes int[], p_hints bigint[], p_pass_topics int[], p_passes float8[], p_upkeep boolean, p_listener bigint,
+  p_hint_lanes int[], p_hints bigint[], p_pass_topics int[], p_passes float8[], p_listener bigint,
   a_seq bigint[], a_tok bigint[], a_body bytea[], a_ttl float8[],
   s_seq bigint[], s_tok bigint[], s_kind smallint[], s_delay float8[], s_charge smallint[], s_failure bytea[], s_reason text[],
   f_parent bigint[], f_topic text[], f_id text[], f_prio smallint[], f_record bytea[], f_key text[], f_delay float8[],
@@ -78,6 +78,7 @@ BEGIN
       f_id, f_prio, f_record, f_key, f_delay, f_at, f_expires_in, f_expires_at, f_ukey, f_ufor, f_ttl, f_grp, v_now) y;
     IF v_net_topics IS NOT NULL THEN
       v_net := array_fill(-1, ARRAY[cardinality(v_net_topics)]);
+      PERFORM 1 FROM slot z WHERE z.topic = 0 OR z.topic = ANY (v_net_topics) ORDER BY z.topic FOR UPDATE;
     END IF;
   END IF;
   SELECT * INTO q FROM queue;
@@ -95,20 +96,14 @@ BEGIN
 
   IF v_state = 1 AND NOT q.suspended AND p_n > 0 AND v_got = 0 THEN
     v_expiring := EXISTS (SELECT 1 FROM msg WHERE expires IS NOT NULL);
-    IF v_expiring THEN
-      PERFORM expire_1(v_now);
-    END IF;
     LOOP
-      IF p_upkeep THEN
-        PERFORM upkeep_1(v_now);
-      END IF;
       IF q.lim IS NOT NULL THEN
         SELECT q.lim - z.inflight - coalesce((SELECT sum(b) FROM unnest(v_net) b), 0) INTO v_room FROM slot z WHERE z.topic = 0 FOR UPDATE;
         v_room := v_room - (SELECT coalesce(sum(greatest(0, x.reserve - z.inflight
             - coalesce((SELECT sum(b) FROM unnest(v_net_topics, v_net) n(t, b) WHERE n.t = x.id), 0))), 0)
           FROM topic x JOIN slot z ON z.topic = x.id WHERE x.reserve > 0);
       END IF;
-      v_last := p_upkeep AND p_hints IS NULL;
+      v_last := p_hints IS NULL;
       v_began := clock_timestamp();
       SELECT array_agg(ROW (e.id, e.lane, e.level, e.turn, e.weight, e.hint, e.counted, e.lim, e.reserve, e.rate, e.burst, e.lease,
           e.topics)::entrant ORDER BY e.level DESC, e.turn, e.id, e.lane) INTO cs
@@ -202,7 +197,9 @@ BEGIN
             RETURN QUERY
               WITH d AS MATERIALIZED (
                 DELETE FROM ready x WHERE x.ctid = ANY (array(
-                  SELECT y.ctid FROM ready y WHERE y.lane = c.lane AND y.seq >= c.hint ORDER BY y.lane, y.seq LIMIT k FOR UPDATE SKIP LOCKED))
+                  SELECT y.ctid FROM ready y WHERE y.lane = c.lane AND y.seq >= c.hint AND NOT (v_expiring AND EXISTS (
+                      SELECT 1 FROM msg e WHERE e.seq = y.seq AND e.expires <= v_now))
+                    ORDER BY y.lane, y.seq LIMIT k FOR UPDATE OF y SKIP LOCKED))
                 RETURNING x.*),
               l AS (INSERT INTO lease SELECT d.seq, p_call, c.topic, (9 - (c.lane & 15))::smallint, w.id, v_lease_end, d.since,
                   d.failures, d.losses, d.interruptions, c.counted, false, d.adm, d.failure, d.progress FROM d),
@@ -246,7 +243,7 @@ BEGIN
             FROM generate_series(1, v_lanes) g) e WHERE e.shared) y;
       END IF;
       EXIT WHEN v_got >= p_n OR v_last;
-      p_upkeep := true; p_hints := NULL;
+      p_hints := NULL;
     END LOOP;
   END IF;
 

@@ -8,8 +8,7 @@ DECLARE
   v_topic int;
   v_after bigint;
 BEGIN
-  PERFORM pg_advisory_xact_lock_shared(gate_1(1));
-  PERFORM upkeep_1(clock_timestamp());
+  PERFORM upkeep_1();
   PERFORM age_1(clock_timestamp());
   IF p_id IS NOT NULL THEN
     v_after := (SELECT d.no + 1 FROM msg m JOIN dead d ON d.seq = m.seq WHERE m.id = p_id);
@@ -39,29 +38,34 @@ DECLARE
   v_now timestamptz;
   v_seq bigint;
   v_done text[] := '{}';
-  i text;
+  v_rows work[];
   d record;
 BEGIN
   PERFORM pg_advisory_xact_lock_shared(gate_1(1));
   v_now := clock_timestamp();
-  FOREACH i IN ARRAY p_ids LOOP
-    DELETE FROM dead USING msg WHERE msg.id = i AND dead.seq = msg.seq RETURNING msg.* INTO d;
+  PERFORM 1 FROM dead x JOIN msg m ON m.seq = x.seq WHERE m.id = ANY (p_ids) ORDER BY x.seq FOR UPDATE OF x;
+  PERFORM 1 FROM uniq u WHERE u.ukey IN (SELECT m.ukey FROM msg m WHERE m.id = ANY (p_ids)) ORDER BY u.ukey FOR UPDATE;
+  FOR d IN SELECT m.* FROM unnest(p_ids) WITH ORDINALITY i(id, n) JOIN msg m ON m.id = i.id ORDER BY i.n LOOP
+    DELETE FROM dead WHERE seq = d.seq;
     CONTINUE WHEN NOT FOUND;
     INSERT INTO delta (topic, dead, enq) VALUES (d.topic, -1, 1);
-    DELETE FROM final WHERE id = i;
-    WITH g AS (DELETE FROM grp WHERE buried AND (callback).id = i RETURNING id)
+    DELETE FROM final WHERE id = d.id;
+    WITH g AS (DELETE FROM grp WHERE buried AND (callback).id = d.id RETURNING id)
     DELETE FROM watch USING g WHERE watch.grp = g.id;
     v_seq := nextval('seq');
     UPDATE msg SET seq = v_seq, expires = NULL WHERE seq = d.seq;
     IF d.ukey IS NOT NULL THEN
-      INSERT INTO uniq VALUES (d.ukey, i, NULL)
+      INSERT INTO uniq VALUES (d.ukey, d.id, NULL)
         ON CONFLICT (ukey) DO UPDATE SET id = excluded.id, until = NULL WHERE uniq.until <= v_now;
     END IF;
-    PERFORM revived_1(i);
-    PERFORM enter_1(array(SELECT ROW (v_seq, d.topic, d.prio, CASE WHEN t.fifo THEN '' WHEN t.adm_lim IS NOT NULL THEN d.key END,
-      v_now, 0, 0, 0, NULL, NULL)::work FROM topic t WHERE t.id = d.topic));
-    v_done := v_done || i;
+    PERFORM revived_1(d.id);
+    v_rows := v_rows || (SELECT ROW (v_seq, d.topic, d.prio, CASE WHEN t.fifo THEN '' WHEN t.adm_lim IS NOT NULL THEN d.key END,
+      v_now, 0, 0, 0, NULL, NULL)::work FROM topic t WHERE t.id = d.topic);
+    v_done := v_done || d.id;
   END LOOP;
+  IF v_rows IS NOT NULL THEN
+    PERFORM enter_1(v_rows);
+  END IF;
   RETURN v_done;
 END $$;
 

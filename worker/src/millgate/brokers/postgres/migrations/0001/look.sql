@@ -9,9 +9,8 @@ DECLARE
   v_room bigint;
   q record;
 BEGIN
-  PERFORM pg_advisory_xact_lock_shared(gate_1(1));
+  PERFORM upkeep_1();
   v_now := clock_timestamp();
-  PERFORM upkeep_1(v_now);
   PERFORM age_1(v_now);
   SELECT lim, suspended INTO q FROM queue;
   RETURN QUERY
@@ -62,8 +61,7 @@ CREATE FUNCTION states_1(
   OUT o_reason text, OUT o_progress bytea, OUT o_attempt int, OUT o_worker text
 ) RETURNS SETOF record LANGUAGE plpgsql AS $$
 BEGIN
-  PERFORM pg_advisory_xact_lock_shared(gate_1(1));
-  PERFORM upkeep_1(clock_timestamp());
+  PERFORM upkeep_1();
   RETURN QUERY
     SELECT i.n::int, y.place::smallint, t.name, y.state, y.body, y.failure, y.reason, y.progress, y.attempt, y.worker
       FROM unnest(p_ids) WITH ORDINALITY i(id, n) CROSS JOIN LATERAL (
@@ -97,9 +95,8 @@ DECLARE
   t record;
   v_now timestamptz;
 BEGIN
-  PERFORM pg_advisory_xact_lock_shared(gate_1(1));
+  PERFORM upkeep_1();
   v_now := clock_timestamp();
-  PERFORM upkeep_1(v_now);
   SELECT id, prios INTO t FROM topic WHERE name = p_topic;
   IF p_place = 1 THEN
     RETURN QUERY SELECT m.id, m.prio, m.key, m.ukey, m.ttl, m.grp, m.record, y.attempt::int, NULL::float8, ''

@@ -32,6 +32,8 @@ DECLARE
   v_done bigint[];
   v_topics int[];
 BEGIN
+  PERFORM prelock_1(a_seq || s_seq, array(SELECT f_topic[n] FROM generate_subscripts(f_topic, 1) n),
+    array(SELECT f_key[n] FROM generate_subscripts(f_topic, 1) n), array(SELECT f_ukey[n] FROM generate_subscripts(f_topic, 1) n));
   IF a_seq IS NOT NULL THEN
     SELECT * INTO o_done, o_topics FROM ack_1(a_seq, a_tok, a_body, a_ttl, p_now);
   END IF;
@@ -180,3 +182,33 @@ BEGIN
       x.most USING ERRCODE = 'MG001';
   END IF;
 END $$;
+
+-- Lock what a settlement will touch, each kind once and in order: leases, unique texts, keys. What follows may then take
+-- them in any order. Costs nothing where neither unique texts nor keys are in use and all settlements are of one kind.
+CREATE FUNCTION prelock_1(p_seqs bigint[], p_topics text[], p_keys text[], p_ukeys text[]) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  v_unique boolean := EXISTS (SELECT 1 FROM uniq);
+  v_keyed boolean := EXISTS (SELECT 1 FROM keystate);
+BEGIN
+  IF v_unique OR v_keyed THEN
+    PERFORM 1 FROM lease WHERE seq = ANY (p_seqs) ORDER BY seq FOR UPDATE;
+  END IF;
+  IF v_unique THEN
+    PERFORM 1 FROM uniq WHERE ukey = ANY (p_ukeys || array(SELECT m.ukey FROM msg m WHERE m.seq = ANY (p_seqs) AND m.ukey IS NOT NULL))
+      ORDER BY ukey FOR UPDATE;
+  END IF;
+  IF v_keyed THEN
+    PERFORM keys_1(x.topics, x.adms) FROM (SELECT array_agg(y.topic) AS topics, array_agg(y.adm) AS adms FROM (
+      SELECT l.topic, l.adm FROM lease l WHERE l.seq = ANY (p_seqs) AND l.adm IS NOT NULL
+      UNION SELECT t.id, CASE WHEN t.fifo THEN '' ELSE k.key END FROM unnest(p_topics, p_keys) k(name, key)
+        JOIN topic t ON t.name = k.name WHERE t.fifo OR t.adm_lim IS NOT NULL AND k.key IS NOT NULL) y) x
+      WHERE x.topics IS NOT NULL;
+  END IF;
+END $$;
+
+-- Lock keys in order; those that nobody uses yet appear.
+CREATE FUNCTION keys_1(p_topics int[], p_adms text[]) RETURNS void LANGUAGE sql AS $$
+  INSERT INTO keystate (topic, adm, n)
+    SELECT DISTINCT x.topic, x.adm, 0 FROM unnest(p_topics, p_adms) x(topic, adm) ORDER BY 1, 2
+    ON CONFLICT (topic, adm) DO UPDATE SET n = 0 WHERE false  -- locks without writing
+$$;

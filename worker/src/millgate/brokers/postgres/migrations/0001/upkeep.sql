@@ -1,41 +1,69 @@
--- What time alone brings about, done by whoever comes by: messages expire, become due, lose their lease. Each step takes a
--- bounded batch and passes over rows that somebody else has. Answers how many messages moved.
-CREATE FUNCTION upkeep_1(p_now timestamptz) RETURNS int LANGUAGE plpgsql AS $$
-BEGIN
-  RETURN expire_1(p_now) + promote_1(p_now, 1000) + reap_1(p_now, 1000);
-END $$;
-
--- Bury messages that did not start in time, wherever they wait.
-CREATE FUNCTION expire_1(p_now timestamptz) RETURNS int LANGUAGE plpgsql AS $$
+-- What time alone brings about, done by whoever comes by, one at a time: messages expire, lose their lease, become due. Each
+-- step takes a bounded batch and passes over what somebody else has. Answers how many messages moved.
+CREATE FUNCTION upkeep_1() RETURNS int LANGUAGE plpgsql AS $$
 DECLARE
-  v_seqs bigint[];
-  v_ended ended[];
+  v_now timestamptz;
+  v_late bigint[];
+  v_expired ended[];
+  v record;
 BEGIN
-  v_seqs := array(SELECT m.seq FROM msg m WHERE m.expires <= p_now ORDER BY m.expires LIMIT 500 FOR UPDATE SKIP LOCKED);
-  IF cardinality(v_seqs) = 0 THEN
+  PERFORM pg_advisory_xact_lock_shared(gate_1(1));
+  IF NOT pg_try_advisory_xact_lock(gate_1(4)) THEN
     RETURN 0;
   END IF;
-  UPDATE msg SET expires = NULL WHERE seq = ANY (v_seqs);
-  v_ended := pull_1(v_seqs, 'Expired', NULL);
-  v_ended := array(SELECT ROW (e.seq, e.topic, e.adm, e.attempt, e.failures, e.losses, e.interruptions,
+  v_now := clock_timestamp();
+  SELECT * INTO v FROM reap_1(v_now, 1000);
+  v_late := array(SELECT m.seq FROM msg m WHERE m.expires <= v_now ORDER BY m.expires LIMIT 500);
+  IF cardinality(v_late) > 0 OR v.o_buried IS NOT NULL OR v.o_dropped IS NOT NULL THEN
+    PERFORM ahead_1(v_late || array(SELECT e.seq FROM unnest(v.o_buried || v.o_dropped) e));
+    v_expired := expire_1(v_late);
+    PERFORM finish_1(v_expired || v.o_buried, 2::smallint, v_now);
+    PERFORM finish_1(v.o_dropped, 3::smallint, v_now);
+  END IF;
+  PERFORM uncount_1(v.o_counted);
+  RETURN coalesce(cardinality(v_expired), 0) + v.o_count + promote_1(v_now, 1000);
+END $$;
+
+-- Lock what these messages leave behind when they end, each kind once and in order: unique texts, keys. Before their places:
+-- what is parked moves only under the lock of its key.
+CREATE FUNCTION ahead_1(p_seqs bigint[]) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  IF EXISTS (SELECT 1 FROM uniq) THEN
+    PERFORM 1 FROM uniq u WHERE u.ukey IN (SELECT m.ukey FROM msg m WHERE m.seq = ANY (p_seqs) AND m.ukey IS NOT NULL)
+      ORDER BY u.ukey FOR UPDATE;
+  END IF;
+  IF EXISTS (SELECT 1 FROM keystate) THEN
+    PERFORM 1 FROM keystate k JOIN (
+        SELECT DISTINCT m.topic, CASE WHEN t.fifo THEN '' ELSE m.key END AS adm FROM msg m JOIN topic t ON t.id = m.topic
+         WHERE m.seq = ANY (p_seqs) AND (t.fifo OR t.adm_lim IS NOT NULL AND m.key IS NOT NULL)) x
+      ON k.topic = x.topic AND k.adm = x.adm ORDER BY k.topic, k.adm FOR UPDATE OF k;
+  END IF;
+END $$;
+
+-- Take messages that did not start in time from where they wait.
+CREATE FUNCTION expire_1(p_seqs bigint[]) RETURNS ended[] LANGUAGE plpgsql AS $$
+DECLARE
+  v_ended ended[] := pull_1(p_seqs, 'Expired', NULL);
+BEGIN
+  UPDATE msg SET expires = NULL FROM unnest(v_ended) e WHERE msg.seq = e.seq;
+  RETURN nullif(array(SELECT ROW (e.seq, e.topic, e.adm, e.attempt, e.failures, e.losses, e.interruptions,
     coalesce(e.failure, failure_1('millgate.Expired', 'it did not start before it expired')), e.progress, e.reason, e.worker,
-    e.ttl)::ended FROM unnest(v_ended) e);
-  PERFORM finish_1(v_ended, 2::smallint, p_now);
-  RETURN cardinality(v_seqs);
+    e.ttl)::ended FROM unnest(v_ended) e), '{}');
 END $$;
 
 -- Take messages that wait (ready, parked or delayed) out of their places, counters of the places included; answers those
--- that were there.
+-- that were there and that nobody else has. What they leave behind is locked already (ahead_1).
 CREATE FUNCTION pull_1(p_seqs bigint[], p_reason text, p_ttl float8) RETURNS ended[] LANGUAGE plpgsql AS $$
 DECLARE
   v_ended ended[];
 BEGIN
   WITH m AS MATERIALIZED (SELECT seq, topic, prio FROM msg WHERE seq = ANY (p_seqs)),
-  r AS (DELETE FROM ready x USING m WHERE x.lane = (m.topic << 4) | (9 - m.prio) AND x.seq = m.seq
-    RETURNING x.seq, m.topic, x.adm, x.failures, x.losses, x.interruptions, x.failure, x.progress),
-  p AS (DELETE FROM parked x USING m WHERE x.seq = m.seq
+  r AS (DELETE FROM ready x WHERE x.ctid = ANY (array(SELECT y.ctid FROM m JOIN ready y
+      ON y.lane = (m.topic << 4) | (9 - m.prio) AND y.seq = m.seq FOR UPDATE OF y SKIP LOCKED))
+    RETURNING x.seq, x.lane >> 4 AS topic, x.adm, x.failures, x.losses, x.interruptions, x.failure, x.progress),
+  p AS (DELETE FROM parked x WHERE x.ctid = ANY (array(SELECT y.ctid FROM m JOIN parked y ON y.seq = m.seq FOR UPDATE OF y SKIP LOCKED))
     RETURNING x.seq, x.topic, NULL::text AS adm, x.failures, x.losses, x.interruptions, x.failure, x.progress),
-  d AS (DELETE FROM delayed x USING m WHERE x.seq = m.seq
+  d AS (DELETE FROM delayed x WHERE x.ctid = ANY (array(SELECT y.ctid FROM m JOIN delayed y ON y.seq = m.seq FOR UPDATE OF y SKIP LOCKED))
     RETURNING x.seq, x.topic, x.adm, x.failures, x.losses, x.interruptions, x.failure, x.progress),
   a AS (SELECT *, 1 AS place FROM r UNION ALL SELECT *, 2 FROM p UNION ALL SELECT *, 3 FROM d),
   c AS (INSERT INTO delta (topic, ready, parked, delayed) SELECT topic, -count(*) FILTER (WHERE place = 1),
@@ -45,21 +73,32 @@ BEGIN
   RETURN coalesce(v_ended, '{}');
 END $$;
 
--- Let delayed messages wait whose time has come.
+-- Let delayed messages wait whose time has come. Those whose key somebody else has at the moment are left for the next time:
+-- this never waits.
 CREATE FUNCTION promote_1(p_now timestamptz, p_most int) RETURNS int LANGUAGE plpgsql AS $$
 DECLARE
   v record;
+  v_topics int[];
+  v_adms text[];
 BEGIN
   IF NOT EXISTS (SELECT 1 FROM delayed WHERE due <= p_now) THEN
     RETURN 0;
   END IF;
-  WITH d AS MATERIALIZED (
+  IF EXISTS (SELECT 1 FROM topic WHERE adm_lim IS NOT NULL) THEN
+    INSERT INTO keystate (topic, adm, n)  -- new ones are ours
+      SELECT DISTINCT y.topic, y.gate, 0 FROM due_1(p_now, p_most) y WHERE y.gate IS NOT NULL AND NOT y.held
+        AND NOT EXISTS (SELECT 1 FROM keystate k WHERE k.topic = y.topic AND k.adm = y.gate) ON CONFLICT DO NOTHING;
+    SELECT array_agg(l.topic), array_agg(l.adm) INTO v_topics, v_adms FROM (
+      SELECT k.topic, k.adm FROM (SELECT DISTINCT y.topic, y.gate FROM due_1(p_now, p_most) y WHERE y.gate IS NOT NULL) y
+        JOIN keystate k ON k.topic = y.topic AND k.adm = y.gate FOR UPDATE OF k SKIP LOCKED) l;
+  END IF;
+  WITH y AS MATERIALIZED (
+    SELECT * FROM due_1(p_now, p_most) y WHERE y.gate IS NULL OR y.held
+      OR EXISTS (SELECT 1 FROM unnest(v_topics, v_adms) l(topic, adm) WHERE l.topic = y.topic AND l.adm = y.gate)),
+  d AS MATERIALIZED (
     DELETE FROM delayed WHERE ctid = ANY (array(
-      SELECT ctid FROM delayed WHERE due <= p_now ORDER BY due, seq LIMIT p_most FOR UPDATE SKIP LOCKED)) RETURNING *),
-  g AS MATERIALIZED (
-    SELECT d.*, d.adm IS NOT NULL AS held, CASE WHEN d.adm IS NOT NULL THEN d.adm WHEN t.fifo THEN ''
-        WHEN t.adm_lim IS NOT NULL THEN (SELECT m.key FROM msg m WHERE m.seq = d.seq) END AS gate
-      FROM d JOIN topic t ON t.id = d.topic),
+      SELECT x.ctid FROM y JOIN delayed x ON x.seq = y.seq FOR UPDATE OF x SKIP LOCKED)) RETURNING *),
+  g AS MATERIALIZED (SELECT d.*, y.gate, y.held FROM d JOIN y ON y.seq = d.seq),
   r AS (INSERT INTO ready SELECT (topic << 4) | (9 - prio), seq, due, failures, losses, interruptions, gate, failure, progress
     FROM g WHERE held OR gate IS NULL),
   c AS (INSERT INTO delta (topic, delayed, ready) SELECT topic, -count(*), count(*) FILTER (WHERE held OR gate IS NULL)
@@ -75,10 +114,22 @@ BEGIN
   RETURN v.n;
 END $$;
 
--- End leases whose time is over: a loss each. One too many is buried, the others wait again at once, in their old place.
+-- The delayed messages that are due, the key whose slot each needs, and whether it has it already.
+CREATE FUNCTION due_1(p_now timestamptz, p_most int, OUT seq bigint, OUT topic int, OUT gate text, OUT held boolean)
+RETURNS SETOF record LANGUAGE sql AS $$
+  SELECT d.seq, d.topic, CASE WHEN d.adm IS NOT NULL THEN d.adm WHEN t.fifo THEN ''
+      WHEN t.adm_lim IS NOT NULL THEN (SELECT m.key FROM msg m WHERE m.seq = d.seq) END, d.adm IS NOT NULL
+    FROM (SELECT x.seq, x.topic, x.adm FROM delayed x WHERE x.due <= p_now ORDER BY x.due, x.seq LIMIT p_most) d
+    JOIN topic t ON t.id = d.topic
+$$;
+
+-- End leases whose time is over: a loss each. One too many is handed back to be buried, the others wait again at once, in
+-- their old place.
 -- Leases are written with an end in the future, so looking from where the last look stopped misses none but those whose
 -- transaction was slower than two seconds; a look from the beginning finds these.
-CREATE FUNCTION reap_1(p_now timestamptz, p_most int) RETURNS int LANGUAGE plpgsql AS $$
+CREATE FUNCTION reap_1(
+  p_now timestamptz, p_most int, OUT o_count int, OUT o_counted int[], OUT o_buried ended[], OUT o_dropped ended[]
+) LANGUAGE plpgsql AS $$
 DECLARE
   v record;
   u record;
@@ -106,17 +157,14 @@ BEGIN
       array_agg(ROW (seq, topic, adm, failures + lost + interruptions, failures, lost, interruptions, failure, progress, NULL,
         holder, NULL)::ended) FILTER (WHERE kind = 3) AS dropped
     INTO v FROM s;
-  IF v.n > 0 THEN
-    PERFORM uncount_1(v.counted);
-    PERFORM finish_1(v.buried, 2::smallint, p_now);
-    PERFORM finish_1(v.dropped, 3::smallint, p_now);
+  o_count := v.n; o_counted := v.counted; o_buried := v.buried; o_dropped := v.dropped;
+  IF v.back IS NOT NULL THEN
     PERFORM wake_1(v.back, v.n);
   END IF;
   IF v.n < p_most AND (u.whole OR u.reaped < p_now - interval '1 s') THEN
     UPDATE upkeep SET reaped = p_now, swept = CASE WHEN u.whole THEN p_now ELSE swept END
       WHERE ctid = ANY (array(SELECT ctid FROM upkeep FOR UPDATE SKIP LOCKED));
   END IF;
-  RETURN v.n;
 END $$;
 
 -- Once a second by every client: upkeep, sum up counters, forget what is over. Answers whether anything may be claimable
@@ -126,9 +174,8 @@ LANGUAGE plpgsql AS $$
 DECLARE
   v_now timestamptz;
 BEGIN
-  PERFORM pg_advisory_xact_lock_shared(gate_1(1));
+  PERFORM upkeep_1();
   v_now := clock_timestamp();
-  PERFORM upkeep_1(v_now);
   IF (SELECT pruned FROM upkeep) < v_now - interval '1 s' THEN
     PERFORM fold_1();
     PERFORM prune_1(v_now);
@@ -199,6 +246,7 @@ BEGIN
   DELETE FROM uniq WHERE ukey = ANY (array(
     SELECT ukey FROM uniq WHERE until <= p_now ORDER BY until LIMIT 1000 FOR UPDATE SKIP LOCKED));
   DELETE FROM lck WHERE until <= p_now;
+  DELETE FROM keystate WHERE ctid = ANY (array(SELECT ctid FROM keystate WHERE n = 0 LIMIT 1000 FOR UPDATE SKIP LOCKED));
   DELETE FROM idle WHERE at < p_now - interval '60 s';
   DELETE FROM awaited WHERE ctid = ANY (array(
     SELECT ctid FROM awaited WHERE at < p_now - interval '1 h' ORDER BY at LIMIT 1000 FOR UPDATE SKIP LOCKED));

@@ -19,8 +19,7 @@ BEGIN
   PERFORM pg_advisory_xact_lock_shared(gate_1(1));
   UPDATE worker SET gone = true, seen = clock_timestamp() WHERE name = p_name AND NOT gone AND inc = p_inc RETURNING id INTO v_id;
   IF FOUND THEN
-    PERFORM upkeep_1(clock_timestamp());
-    PERFORM putback_1(array(SELECT seq FROM lease WHERE worker = v_id ORDER BY seq), clock_timestamp());
+    PERFORM putback_1(array(SELECT seq FROM lease WHERE worker = v_id AND until > clock_timestamp() ORDER BY seq), clock_timestamp());
   END IF;
 END $$;
 
@@ -30,7 +29,7 @@ DECLARE
   v record;
 BEGIN
   WITH s AS MATERIALIZED (
-    DELETE FROM lease WHERE seq = ANY (array(SELECT seq FROM lease WHERE seq = ANY (p_seqs) ORDER BY seq FOR UPDATE)) RETURNING *),
+    DELETE FROM lease WHERE seq = ANY (array(SELECT seq FROM lease WHERE seq = ANY (p_seqs) AND until > p_now ORDER BY seq FOR UPDATE)) RETURNING *),
   r AS (INSERT INTO ready SELECT (topic << 4) | (9 - prio), seq, p_now, failures, losses, interruptions + 1, adm, failure, progress
     FROM s WHERE NOT cancelled),
   c AS (INSERT INTO delta (topic, leased, ready) SELECT topic, -count(*), count(*) FILTER (WHERE NOT cancelled) FROM s GROUP BY topic)
@@ -40,8 +39,11 @@ BEGIN
         s.failure, s.progress, NULL, w.name, NULL)::ended) FILTER (WHERE s.cancelled) AS dropped
     INTO v FROM s LEFT JOIN worker w ON w.id = s.worker;
   IF v.n > 0 THEN
+    IF v.dropped IS NOT NULL THEN
+      PERFORM ahead_1(array(SELECT e.seq FROM unnest(v.dropped) e));
+      PERFORM finish_1(v.dropped, 3::smallint, p_now);
+    END IF;
     PERFORM uncount_1(v.counted);
-    PERFORM finish_1(v.dropped, 3::smallint, p_now);
     PERFORM wake_1(v.topics, v.n);
   END IF;
   RETURN v.seqs;
@@ -84,12 +86,11 @@ DECLARE
   v_id int;
 BEGIN
   PERFORM pg_advisory_xact_lock_shared(gate_1(1));
-  PERFORM upkeep_1(clock_timestamp());
   UPDATE worker SET fenced = clock_timestamp() + p_ttl * interval '1 s' WHERE name = p_name AND NOT gone
     AND (seen > clock_timestamp() - interval '90 s' OR fenced > clock_timestamp()) RETURNING id INTO v_id;
   o_known := FOUND;
   IF FOUND THEN
-    o_leased := (SELECT count(*) FROM lease WHERE worker = v_id);
+    o_leased := (SELECT count(*) FROM lease WHERE worker = v_id AND until > clock_timestamp());
   END IF;
 END $$;
 
