@@ -1,0 +1,68 @@
+"""Carrying dead letters over to the topic that their own topic names, and waiting for replicas where that is asked."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Final
+
+import msgpack
+
+from millgate.brokers.redis import drafts, failures, rows
+from millgate.brokers.redis.session import Session
+from millgate.errors import BrokerUnavailable, NotDecodable
+from millgate.message import Message
+
+_BATCH: Final = 100
+_TEXT: Final = 500  # characters of an error that travel in a header
+
+
+class Forwarding(Session):
+    """A script marks what is to be carried over in the step that buries it; whoever learns of it does it next."""
+
+    def forward(self) -> None:
+        """Carry over what is marked, each in one step; another client may do the same meanwhile."""
+        flat = self.run("forwards", _BATCH)
+        for serial, data in zip(flat[::2], flat[1::2], strict=True):
+            name, letter = msgpack.unpackb(data, raw=True)
+            copy = _copy(name.decode(), letter)
+            self.run("forward", serial, *drafts.drafts([copy] if copy is not None else []))
+
+    def _wait_for_replicas(self) -> None:
+        """With ?replicas=N: answer a publish only when so many replicas have it."""
+        wanted = self.target.replicas
+        if not wanted:
+            return
+        millis = int(self.pool.deadline * 500)
+        reached = self.pool.call("wait", ("WAIT", wanted, millis))
+        if reached < wanted:
+            raise BrokerUnavailable(
+                f"{self.target.endpoint}: {reached} of {wanted} replicas have it; repeating is safe"
+            )
+
+
+def _copy(name: str, letter: list[Any]) -> Message | None:
+    topic, reason, _, failure, _, _, _, attempt, _, serial = letter[:10]
+    target = letter[14].decode()
+    try:
+        message = rows.read(letter[12]).message(name, topic.decode())
+    except NotDecodable:
+        return None
+    if message is None or not target:
+        return None
+    headers = {
+        "millgate-dead-id": name,
+        "millgate-dead-topic": topic.decode(),
+        "millgate-dead-reason": reason.decode(),
+        "millgate-dead-attempts": str(attempt),
+    }
+    known = failures.unpack(failure)
+    if known is not None:
+        headers["millgate-dead-error"] = f"{known.error}: {known.message}"[:_TEXT]
+    return replace(
+        message,
+        id=f"{name[:100]}.dead{serial}",
+        topic=target,
+        unique=None,
+        group=None,
+        headers={**message.headers, **headers},
+    )

@@ -1,0 +1,66 @@
+"""Producing: publish, and fire a schedule's slot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from millgate.brokers.redis import drafts
+from millgate.brokers.redis.forwarding import Forwarding
+from millgate.message import Group, Message, Receipt
+
+
+class Publishing(Forwarding):
+    """The verbs of whoever produces."""
+
+    def publish(self, messages: Sequence[Message], group: Group | None = None) -> list[Receipt]:
+        """Store messages, all or none, in order."""
+        sent = drafts.runs(messages)
+        if group is None:
+            if not messages:
+                return []
+            head = ["", "", *drafts.chained(messages), ""]
+            return self._stored(messages, self.run("publish", *head, *sent)[1])
+        drafts.check_group(group, messages)
+        real = {message.id: message.id for message in messages}
+        while True:
+            members = tuple(real.get(member, member) for member in group.members)
+            callback = replace(group.callback, gather=members)
+            answer, doubles = self.run(
+                "publish",
+                *("", "", *drafts.chained([*messages, group.callback])),
+                drafts.gathering(group, messages, real),
+                *drafts.draft(callback),
+                *sent,
+            )
+            receipts = self._receipts(messages, doubles)
+            if answer != b"again":
+                return self._stored(messages, doubles)
+            real = dict(reversed([(m.id, r.id) for m, r in zip(messages, receipts, strict=True)]))
+
+    def fire(self, schedule: str, slot: float, messages: Sequence[Message]) -> bool:
+        """Publish for one slot of a schedule, once."""
+        head = [schedule, repr(float(slot)), *drafts.chained(messages), ""]
+        answer = self.run("publish", *head, *drafts.runs(messages))
+        if answer is not None:
+            self._wait_for_replicas()
+        return answer is not None
+
+    def schedules(self) -> Mapping[str, float]:
+        """The last slot that each schedule fired."""
+        flat = self.run("schedules")
+        return {
+            name.decode(): float(slot) for name, slot in zip(flat[::2], flat[1::2], strict=True)
+        }
+
+    def _stored(self, messages: Sequence[Message], doubles: Sequence[Any]) -> list[Receipt]:
+        self._wait_for_replicas()
+        return self._receipts(messages, doubles)
+
+    @staticmethod
+    def _receipts(messages: Sequence[Message], doubles: Sequence[Any]) -> list[Receipt]:
+        receipts = [Receipt(message.id) for message in messages]
+        for place, holder in zip(doubles[::2], doubles[1::2], strict=True):
+            receipts[place - 1] = Receipt(holder.decode(), duplicate=True)
+        return receipts

@@ -1,0 +1,140 @@
+"""The server's errors → Millgate's, and whether to try again: each says what happened and what to do."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from millgate.errors import (
+    AuthFailed,
+    BrokerError,
+    BrokerRefused,
+    BrokerUnavailable,
+    ForeignPeer,
+    InvalidInput,
+    MillgateError,
+    PayloadTooLarge,
+    PermissionMissing,
+    QueueFull,
+    SchemaTooNew,
+    TopicUndeclared,
+    UnsafeServer,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What an error means. `again`: the call had no effect and may be repeated; `elsewhere`: on another connection."""
+
+    error: MillgateError
+    again: bool = False
+    elsewhere: bool = False
+
+
+#: First word of the server's answer → error, advice, again, elsewhere.
+_WORDS: Final[dict[str, tuple[type[MillgateError], str, bool, bool]]] = {
+    "LOADING": (BrokerUnavailable, "the server is loading its data", True, False),
+    "BUSY": (
+        BrokerUnavailable,
+        "a script of somebody's has held the server for seconds; SCRIPT KILL ends it",
+        True,
+        False,
+    ),
+    "MASTERDOWN": (BrokerUnavailable, "a replica has lost its master", True, True),
+    "CLUSTERDOWN": (BrokerUnavailable, "the Cluster does not serve all slots", True, True),
+    "TRYAGAIN": (BrokerUnavailable, "the Cluster is moving our slot", True, True),
+    "ASK": (BrokerUnavailable, "the Cluster is moving our slot", True, True),
+    "MOVED": (BrokerUnavailable, "the Cluster has moved our slot", True, True),
+    "UNBLOCKED": (BrokerUnavailable, "the server is a replica now", True, True),
+    "NOREPLICAS": (
+        BrokerUnavailable,
+        "fewer replicas are connected than min-replicas-to-write demands",
+        True,
+        False,
+    ),
+    "MISCONF": (
+        BrokerUnavailable,
+        "the server refuses writes because its snapshot failed; make room on its disk",
+        True,
+        False,
+    ),
+    "READONLY": (
+        UnsafeServer,
+        "the server is a read-only replica; connect to the master, for instance by redis+sentinel://",
+        True,
+        True,
+    ),
+    "NOAUTH": (AuthFailed, "the server wants a password; put it into the URL", False, False),
+    "WRONGPASS": (AuthFailed, "the server refused the credentials", False, False),
+    "WRONGTYPE": (
+        BrokerRefused,
+        "a key with a name of ours is of another kind; somebody else writes under our prefix",
+        False,
+        False,
+    ),
+    "OOM": (
+        QueueFull,
+        "the server is out of memory (maxmemory); nothing of this call was stored. Raise maxmemory, or let workers "
+        "finish: settlements still pass",
+        False,
+        False,
+    ),
+}
+#: Codes of our own scripts.
+_OURS: Final[dict[str, type[MillgateError]]] = {
+    "MGFULL": QueueFull,
+    "MGSIZE": PayloadTooLarge,
+    "MGUNDECLARED": TopicUndeclared,
+    "MGINVALID": InvalidInput,
+    "MGFOREIGN": ForeignPeer,
+    "MGNEWER": SchemaTooNew,
+}
+_CODE: Final = re.compile(r"\b(MG[A-Z]+) ?(.*)", re.DOTALL)
+_COMMAND: Final = re.compile(r"run the '([^']+)'")
+
+
+def judge(text: str, endpoint: str, verb: str) -> Verdict:
+    """What the server's error text means for a call of `verb`."""
+    ours = _CODE.search(text)
+    if ours and ours[1] in _OURS:
+        return Verdict(_our_own(ours[1], ours[2]))
+    word = text.split(" ", 1)[0]
+    if word in ("ERR", "NOSCRIPT", "EXECABORT"):
+        word = _inner(text) or word
+    if word in _WORDS:
+        kind, advice, again, elsewhere = _WORDS[word]
+        return Verdict(kind(f"{endpoint}: {advice} ({text})"), again, elsewhere)
+    if word == "NOPERM" or "can't run this command" in text or "can't access at least one" in text:
+        return Verdict(_missing(text, endpoint, verb))
+    if "invalid password" in text or "without any password configured" in text:
+        return Verdict(AuthFailed(f"{endpoint}: the server refused the credentials ({text})"))
+    if "DB index is out of range" in text or "SELECT is not allowed" in text:
+        return Verdict(BrokerRefused(f"{endpoint}: that database does not exist ({text})"))
+    return Verdict(BrokerError(f"{endpoint}: {verb}: {text}"))
+
+
+def _our_own(code: str, said: str) -> MillgateError:
+    said = re.sub(r" script: [0-9a-f]{40}.*$", "", said, flags=re.DOTALL)
+    if code == "MGSIZE":
+        said += "; send a reference instead of the data"
+    if code == "MGUNDECLARED":
+        said = f"topic {said!r} is not declared in this queue"
+    return _OURS[code](said)
+
+
+def _inner(text: str) -> str | None:
+    """The word of an error that was raised inside a script, as older servers wrap it."""
+    found = re.search(r"\b(OOM|READONLY|MISCONF|NOREPLICAS|WRONGTYPE|LOADING|MASTERDOWN)\b", text)
+    return found[1] if found else None
+
+
+def _missing(text: str, endpoint: str, verb: str) -> PermissionMissing:
+    command = _COMMAND.search(text)
+    if "key" in text.lower() and command is None and "command" not in text:
+        right = "the keys of the queue: ~mg:{QUEUE}:*"
+    elif command is not None:
+        right = f"+{command[1]}"
+    else:
+        right = "every command that the verbs use; setup() names those that are missing"
+    return PermissionMissing(f"{endpoint}: {verb}: the user may not; grant {right} ({text})")

@@ -1,0 +1,2 @@
+-- schedules: answers names and their last slots.
+return call('HGETALL', P .. 'cron')

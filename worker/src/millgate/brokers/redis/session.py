@@ -1,0 +1,120 @@
+"""What every verb stands on: calling the scripts by name, and knowing the topics' numbers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from millgate.brokers.base import Weaker
+from millgate.brokers.redis import policies
+from millgate.brokers.redis.pool import Pool
+from millgate.brokers.redis.url import Target
+from millgate.clock import Clock
+from millgate.errors import BrokerError, InvalidInput, PermissionMissing, SchemaTooNew
+from millgate.queues import (
+    Configuration,
+    QueuePolicy,
+    Subscription,
+    policy_from_dict,
+    queue_from_dict,
+)
+
+#: The format of what is stored; a script meets another number and does nothing.
+SCHEMA = 1
+_SUBSCRIPTIONS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """The topics of a queue as of one version of their list."""
+
+    version: str = ""
+    numbers: Mapping[str, int] = field(default_factory=dict)
+    configuration: Configuration = Configuration()
+
+
+class Session:
+    """The base of the broker's parts."""
+
+    weaker: Mapping[str, Weaker] = {}
+
+    def __init__(self, target: Target, deadline: float, clock: Clock) -> None:
+        self.target = target
+        self.clock = clock
+        self.pool = Pool(target, deadline, clock)
+        self.topics = Topics()
+        self._selected: dict[Subscription, tuple[str, list[Any]]] = {}
+
+    def run(self, verb: str, *arguments: Any, deadline: float | None = None) -> Any:
+        """What a verb's script answers. A queue that is not there (a new server, or one that lost its data) is made."""
+        try:
+            return self.pool.evaluate(verb, *arguments, deadline=deadline)
+        except UnicodeEncodeError as error:
+            raise InvalidInput(f"a text cannot be stored ({error}); leave lone surrogates out") from error
+        except BrokerError as error:
+            if "MGSCHEMA" not in str(error):
+                raise
+        self.prepare()
+        return self.pool.evaluate(verb, *arguments, deadline=deadline)
+
+    def prepare(self) -> None:
+        """Make the queue unless it is there. Raises SchemaTooNew, ForeignPeer, PermissionMissing."""
+        missing = self.pool.evaluate("probe")
+        if missing:
+            rights = " ".join(f"+{command.decode()}" for command in missing)
+            raise PermissionMissing(
+                f"{self.target.endpoint}: the user may not call all that the verbs use; grant {rights}"
+            )
+        defaults = policies.packed(QueuePolicy().defaults, declared=False)
+        stored = self.pool.evaluate("setup", defaults)
+        if stored != SCHEMA:
+            raise SchemaTooNew(
+                f"{self.target.endpoint}: the queue is stored in format {stored}, this program knows {SCHEMA}; "
+                "upgrade it"
+            )
+
+    def refresh(self) -> Topics:
+        """Read the topics and policies anew."""
+        revision, version, queue, stored, numbers = self.run("configuration")
+        known = {
+            name.decode(): policy_from_dict(_json(text)) for name, text in _pairs(stored)
+        }
+        whole = queue_from_dict(_json(queue)) if queue else QueuePolicy()
+        self.topics = Topics(
+            version.decode(),
+            {name.decode(): int(number) for name, number in _pairs(numbers)},
+            Configuration(revision, whole, known),
+        )
+        return self.topics
+
+    def selected(self, subscription: Subscription) -> list[Any]:
+        """A subscription as the scripts read it: -1 for all topics, or how many and their numbers, and the levels
+        when it orders them."""
+        if not (subscription.include or subscription.exclude or subscription.ordered):
+            return ["-1"]
+        known = self._selected.get(subscription)
+        if known is None or known[0] != self.topics.version:
+            known = self._select(subscription)
+            if len(self._selected) > _SUBSCRIPTIONS:
+                self._selected.clear()
+            self._selected[subscription] = known
+        return known[1]
+
+    def _select(self, subscription: Subscription) -> tuple[str, list[Any]]:
+        topics = self.topics if self.topics.version else self.refresh()
+        found = {n: number for n, number in topics.numbers.items() if subscription.matches(n)}
+        chosen: list[Any] = [len(found), *found.values()]
+        if subscription.ordered:
+            policy = topics.configuration.policy
+            chosen += [subscription.level(name, policy(name)) for name in found]
+        return topics.version, chosen
+
+
+def _pairs(flat: list[bytes]) -> list[tuple[bytes, bytes]]:
+    return list(zip(flat[::2], flat[1::2], strict=True))
+
+
+def _json(text: bytes) -> Any:
+    return json.loads(text)

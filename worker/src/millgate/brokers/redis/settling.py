@@ -1,0 +1,78 @@
+"""Settlements → the arguments of the scripts. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+from zlib import crc32
+
+from millgate.brokers.base import MAX_BATCH
+from millgate.brokers.redis import failures
+from millgate.brokers.redis.drafts import check_whole, drafts
+from millgate.errors import InvalidInput
+from millgate.message import ClaimRef
+from millgate.settlement import Ack, Bury, Charge, Later, Settlement
+
+_CHARGES: Final = {Charge.FAILURE: "F", Charge.LOSS: "L", Charge.NOTHING: "N"}
+_CALL: Final = 16  # hexadecimal digits of a call's number
+
+
+def token_of(call: str, name: str) -> str:
+    """The token of a claim of the message of that id; `call` has 16 hexadecimal digits."""
+    return f"{call}{crc32(name.encode()):x}"
+
+
+def read_token(claim: ClaimRef) -> bytes | None:
+    """The call of a claim's token; None when it was not made here, or for another id."""
+    token = claim.token
+    try:
+        if token[_CALL:] != f"{crc32(claim.id.encode()):x}":
+            return None
+        call = bytes.fromhex(token[:_CALL])
+    except ValueError:
+        return None
+    return call if len(call) * 2 == _CALL else None
+
+
+def settling(settlements: Sequence[Settlement]) -> list[Any]:
+    """The arguments of settlements in order; acknowledgements without a result travel together.
+    Raises InvalidInput, and InvalidMessage for messages that cannot be stored."""
+    if len(settlements) > MAX_BATCH:
+        raise InvalidInput(f"{len(settlements)} settlements in one call; send at most {MAX_BATCH}")
+    arguments: list[Any] = []
+    run: bytes | None = None  # the call of the acknowledgements that are being gathered
+    start = 0
+    gathered: set[str] = set()
+    for settlement in settlements:
+        claim = settlement.claim
+        call = read_token(claim)
+        if call is None:
+            call = b"\x00" * 8  # nobody's: it is answered as stale, in its place
+        if type(settlement) is Ack and settlement.result is None and not settlement.publish:
+            if call != run or claim.id in gathered:
+                run, start, gathered = call, len(arguments), set()
+                arguments += ["A", call, 0]
+            arguments[start + 2] += 1
+            arguments.append(claim.id)
+            gathered.add(claim.id)
+        else:
+            run = None
+            arguments += _single(settlement, call)
+    return arguments
+
+
+def _single(settlement: Settlement, call: bytes) -> list[Any]:
+    name = settlement.claim.id
+    if isinstance(settlement, Ack):
+        for message in settlement.publish:
+            check_whole(message)
+        ttl = "" if settlement.result_ttl is None else repr(float(settlement.result_ttl))
+        kept = ["0", b""] if settlement.result is None else ["1", settlement.result]
+        return ["R", call, name, *kept, ttl, *drafts(settlement.publish)]
+    if isinstance(settlement, Later):
+        delay = repr(max(0.0, float(settlement.delay)))
+        failure = failures.pack(settlement.failure)
+        return ["D", call, name, delay, _CHARGES[settlement.charge], failure]
+    if isinstance(settlement, Bury):
+        return ["B", call, name, str(settlement.reason), failures.pack(settlement.failure)]
+    return ["X", call, name]

@@ -1,0 +1,152 @@
+"""The broker's URL → where the servers are and how to speak to them. Pure: the environment is handed in."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from millgate.errors import InvalidSettings
+
+_PORT: Final = 6379
+_SENTINEL_PORT: Final = 26379
+_TRUE: Final = {"1": True, "true": True, "on": True, "0": False, "false": False, "off": False}
+_KNOWN: Final = frozenset(
+    {"cluster", "ca", "cert", "key", "tls", "sentinel_user", "sentinel_password", "replicas"}
+)
+
+
+class Address(NamedTuple):
+    """One server."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """Who we are; an empty user is the server's default user."""
+
+    user: str = ""
+    password: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a queue lives. `master` is the name that Sentinels know it by; empty: the addresses are the servers."""
+
+    addresses: tuple[Address, ...]
+    prefix: str
+    endpoint: str  # for people; carries no secret
+    login: Login = Login()
+    database: int = 0
+    master: str = ""
+    sentinel_login: Login = Login()
+    cluster: bool = False
+    tls: ssl.SSLContext | None = None
+    #: Replicas that must have a publish before it is answered.
+    replicas: int = 0
+
+
+def parse(url: str, queue: str, environ: Mapping[str, str]) -> Target:
+    """The target of a `redis://`, `rediss://` or `redis+sentinel://` URL.
+
+    Several hosts are separated by commas. The path is the database, for Sentinel the master's name and then the
+    database. The query may have `cluster=1`, `replicas=N`, `ca`, `cert` and `key` (files), for Sentinel also `tls=1`,
+    `sentinel_user` and `sentinel_password`. TLS verifies unless the URL ends in `#insecure`. Raises InvalidSettings.
+    """
+    parts = urlsplit(url)
+    sentinel = parts.scheme == "redis+sentinel"
+    if parts.fragment not in ("", "insecure"):
+        raise InvalidSettings(
+            "redis://: '#' has a meaning in URLs; write it %23 in a password, or use #insecure at the end"
+        )
+    options = _options(parts.query)
+    userinfo, _, hosts = parts.netloc.rpartition("@")
+    user, _, password = userinfo.partition(":")
+    addresses = tuple(
+        _address(host, _SENTINEL_PORT if sentinel else _PORT) for host in hosts.split(",")
+    )
+    master, database = _path(parts.path, sentinel)
+    cluster = _flag(options, "cluster")
+    if cluster and (database or sentinel):
+        raise InvalidSettings("redis://: ?cluster=1 knows database 0 only, and no Sentinels")
+    secure = parts.scheme == "rediss" or (sentinel and _flag(options, "tls"))
+    return Target(
+        addresses=addresses,
+        prefix=f"mg:{{{queue}}}:",
+        endpoint=f"{parts.scheme}://{hosts}{parts.path}",
+        login=Login(unquote(user), unquote(password)),
+        database=database,
+        master=master,
+        sentinel_login=Login(
+            options.get("sentinel_user", ""), options.get("sentinel_password", "")
+        ),
+        cluster=cluster,
+        tls=_context(options, environ, parts.fragment == "insecure") if secure else None,
+        replicas=_number(options.get("replicas", "0"), "?replicas"),
+    )
+
+
+def _options(query: str) -> dict[str, str]:
+    options = dict(parse_qsl(query, keep_blank_values=True))
+    for name in options:
+        if name not in _KNOWN:
+            raise InvalidSettings(f"redis://: unknown ?{name}; known are {', '.join(sorted(_KNOWN))}")
+    return options
+
+
+def _flag(options: Mapping[str, str], name: str) -> bool:
+    word = options.get(name, "0").lower()
+    if word not in _TRUE:
+        raise InvalidSettings(f"redis://: ?{name}={word}: use 1 or 0")
+    return _TRUE[word]
+
+
+def _number(text: str, what: str) -> int:
+    if not text.isdecimal() or not text.isascii():
+        raise InvalidSettings(f"redis://: {what} is {text!r}; give a number")
+    return int(text)
+
+
+def _address(text: str, port: int) -> Address:
+    try:
+        parts = urlsplit(f"//{text}")
+        return Address(parts.hostname or "localhost", parts.port or port)
+    except ValueError as error:
+        raise InvalidSettings(f"redis://: host {text!r}: {error}") from None
+
+
+def _path(path: str, sentinel: bool) -> tuple[str, int]:
+    names = [unquote(name) for name in path.split("/") if name]
+    master = ""
+    if sentinel:
+        if not names:
+            raise InvalidSettings(
+                "redis+sentinel://: name the master: redis+sentinel://host:26379/mymaster"
+            )
+        master = names.pop(0)
+    if len(names) > 1:
+        raise InvalidSettings(f"redis://: path {path!r}: give the number of a database, or nothing")
+    return master, _number(names[0], "the database") if names else 0
+
+
+def _context(
+    options: Mapping[str, str], environ: Mapping[str, str], insecure: bool
+) -> ssl.SSLContext:
+    authorities = options.get("ca") or environ.get("SSL_CERT_FILE") or None
+    try:
+        context = ssl.create_default_context(cafile=authorities)
+        if "cert" in options:
+            context.load_cert_chain(options["cert"], options.get("key"))
+    except (OSError, ssl.SSLError) as error:
+        raise InvalidSettings(f"rediss://: the CA or certificate cannot be read: {error}") from None
+    if insecure:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context

@@ -1,0 +1,147 @@
+"""Working: the registry, claims, settlements, renewal."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from struct import unpack_from
+from typing import Any, Final
+
+from millgate.brokers.base import MAX_BATCH, Ask, Claimed, Extended
+from millgate.brokers.redis import rows
+from millgate.brokers.redis.forwarding import Forwarding
+from millgate.brokers.redis.settling import read_token, settling, token_of
+from millgate.errors import InvalidInput
+from millgate.fleet import Beat, WorkerInfo, WorkerRef, WorkerState
+from millgate.message import Claim, ClaimRef
+from millgate.queues import Subscription
+from millgate.settlement import Settlement
+
+_STATES: Final = {
+    b"U": WorkerState.UNKNOWN,
+    b"A": WorkerState.ACTIVE,
+    b"F": WorkerState.FENCED,
+}
+_BATCH: Final = 500
+_TRIES: Final = 50  # while all that was found had expired
+_ALL: Final = Subscription()
+_HEAD: Final = 21  # bytes before the record of a plain row
+_SPAN: Final = 1 << 49
+
+
+class Working(Forwarding):
+    """The verbs of workers."""
+
+    def register(self, worker: WorkerRef, info: WorkerInfo) -> None:
+        """Enter the registry, or renew."""
+        self.run("register", worker.name, worker.incarnation, json.dumps(asdict(info)))
+
+    def unregister(self, worker: WorkerRef) -> None:
+        """Leave the registry; claims go back uncharged, in batches."""
+        while self.run("unregister", worker.name, worker.incarnation, _BATCH):
+            pass
+
+    def claim(self, worker: WorkerRef, ask: Ask, settlements: Sequence[Settlement] = ()) -> Claimed:
+        """Carry out settlements, then hand over up to `ask.n` messages."""
+        if not 0 <= ask.n <= MAX_BATCH:
+            raise InvalidInput(f"n is {ask.n}; claim 0 to {MAX_BATCH} messages in one call")
+        claimed, version = self._claim(worker, ask, settling(settlements))
+        stale = claimed.stale
+        for _ in range(_TRIES):
+            unnamed = ask.subscription != _ALL and version != self.topics.version
+            if unnamed:  # there are topics that we did not name
+                self.refresh()
+            if claimed.claims or not ask.n or not (unnamed or claimed.next_due == 0.0):
+                break
+            claimed, version = self._claim(worker, ask, [])
+        return replace(claimed, stale=stale)
+
+    def settle(self, settlements: Sequence[Settlement]) -> tuple[str, ...]:
+        """Carry out settlements; the stale ones' ids."""
+        if not settlements:
+            return ()
+        stale, forward = self.run("settle", *settling(settlements))
+        if forward:
+            self.forward()
+        return tuple(name.decode() for name in stale)
+
+    def extend(self, worker: WorkerRef, claims: Sequence[ClaimRef], beat: Beat) -> Extended:
+        """Renew leases and the worker's row."""
+        pairs = [part for claim in claims for part in (claim.id, read_token(claim) or b"")]
+        lost, stop, state, revision = self.run(
+            "extend", worker.name, worker.incarnation, json.dumps(asdict(beat)), *pairs
+        )
+        return Extended(
+            tuple(name.decode() for name in lost),
+            tuple(name.decode() for name in stop),
+            _STATES[state],
+            revision,
+        )
+
+    def progress(self, claim: ClaimRef, value: bytes) -> bool:
+        """Store the progress of a run; False: the token is stale."""
+        call = read_token(claim)
+        return call is not None and bool(self.run("progress", claim.id, call, value))
+
+    def _claim(
+        self, worker: WorkerRef, ask: Ask, settlements: list[Any]
+    ) -> tuple[Claimed, str]:
+        call = f"{random.getrandbits(64):016x}"  # noqa: S311 -- distinct, not secret
+        subscription = ask.subscription
+        answer = self.run(
+            "claim",
+            *(worker.name, worker.incarnation, bytes.fromhex(call), ask.n),
+            *("1" if subscription.ordered else "0", *self.selected(subscription)),
+            *settlements,
+        )
+        state, revision, version, stale, groups, due, forward, now = answer
+        claims: list[Claim] = []
+        for group in groups:
+            _add_claims(claims, group, call, now)
+        if forward:
+            self.forward()
+        return Claimed(
+            tuple(claims),
+            tuple(name.decode() for name in stale),
+            _STATES[state],
+            revision,
+            float(due) / 1000 if due else None,
+        ), version.decode()
+
+
+def _add_claims(claims: list[Claim], group: list[Any], call: str, now: int) -> None:
+    topic, millis, names, records, counted, ready = group
+    topic, lease = topic.decode(), millis / 1000
+    for place, data in enumerate(records):
+        name = names[place].decode()
+        token = token_of(call, name)
+        if data[0] == 0 and not counted and not ready:
+            rank, enqueued = unpack_from(">dd", data, 5)
+            age = (now - enqueued) / 1000 if now > enqueued else 0.0
+            claims.append(
+                Claim(name, topic, token, data[_HEAD:], 1, 0, 0, 0, lease, age, 9 - int(rank // _SPAN))
+            )
+            continue
+        row = rows.read(data)
+        failed, lost, interrupted, _ = rows.counts(counted[place] if counted else b"")
+        since = float(ready[place] or row.enqueued) if ready else row.enqueued
+        claims.append(
+            Claim(
+                name,
+                topic,
+                token,
+                row.record,
+                failed + lost + interrupted + 1,
+                failed,
+                lost,
+                interrupted,
+                lease,
+                max(0.0, (now - since) / 1000),
+                row.priority,
+                row.key,
+                row.result_ttl,
+                row.group,
+            )
+        )
