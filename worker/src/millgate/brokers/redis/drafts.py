@@ -22,9 +22,7 @@ _OPTIONAL: Final = (
     "result_ttl",
     "group",
 )
-_FLOATS: Final = frozenset(
-    {"delay", "at", "expires_in", "expires_at", "unique_for", "result_ttl"}
-)
+_FLOATS: Final = frozenset({"delay", "at", "expires_in", "expires_at", "unique_for", "result_ttl"})
 
 
 def runs(messages: Sequence[Message]) -> list[Any]:

@@ -40,7 +40,9 @@ def check(connection: Connection, endpoint: str, until: float) -> Health:
     )
     version = info.get("redis_version", "0")
     if tuple(int(part) for part in re.findall(r"\d+", version)[:2]) < OLDEST:
-        raise VersionUnsupported(f"{endpoint} runs Redis {version}; 6.2 or newer is required, or Valkey")
+        raise VersionUnsupported(
+            f"{endpoint} runs Redis {version}; 6.2 or newer is required, or Valkey"
+        )
     if info.get("loading", "0") != "0":
         raise Refused("LOADING the server is loading its data")
     _check_policy(info, endpoint)

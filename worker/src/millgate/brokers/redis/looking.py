@@ -73,7 +73,15 @@ class Looking(Working):
             found.append((due, rank, peeked))
         found.sort(key=lambda entry: entry[:2])
         return [
-            Peeked(p.id, p.topic, p.state, p.message, p.attempt, None if due < 0 else due / 1000, p.worker)
+            Peeked(
+                p.id,
+                p.topic,
+                p.state,
+                p.message,
+                p.attempt,
+                None if due < 0 else due / 1000,
+                p.worker,
+            )
             for due, _, p in found[:limit]
         ]
 
@@ -91,8 +99,7 @@ class Looking(Working):
     def _letters(self, *arguments: Any) -> list[DeadLetter]:
         flat = self.run("dead", *arguments)
         return [
-            _letter(name.decode(), data)
-            for name, data in zip(flat[::2], flat[1::2], strict=True)
+            _letter(name.decode(), data) for name, data in zip(flat[::2], flat[1::2], strict=True)
         ]
 
 

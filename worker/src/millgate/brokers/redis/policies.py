@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, Final
 
 import msgpack
 
@@ -17,7 +17,22 @@ from millgate.queues import (
     queue_to_dict,
 )
 
-_DEFAULT = TopicPolicy(name="-")
+_DEFAULT: Final = TopicPolicy(name="-")
+_LOSSES: Final = 5  # the scripts' default
+#: Field → the scripts' word for it. Their defaults are those of TopicPolicy.
+_NAMES: Final = {
+    "paused": "paused",
+    "priority": "prio",
+    "weight": "weight",
+    "boost_after": "boost",
+    "limit": "limit",
+    "dead_topic": "target",
+    "dead_retention": "keep",
+    "dead_max": "most",
+    "expires_in": "expires",
+    "result_ttl": "ttl",
+    "payload_max": "size",
+}
 
 
 def text_of(policy: TopicPolicy) -> str:
@@ -33,30 +48,15 @@ def queue_text(policy: QueuePolicy) -> str:
 def packed(policy: TopicPolicy, *, declared: bool) -> bytes:
     """A topic's policy as the scripts read it."""
     values: dict[str, Any] = {"v": 1}
-    for name, key in (
-        ("priority", "prio"),
-        ("weight", "weight"),
-        ("boost_after", "boost"),
-        ("limit", "limit"),
-        ("dead_target", "target"),
-        ("dead_retention", "keep"),
-        ("dead_max", "most"),
-        ("expires_in", "expires"),
-        ("result_ttl", "ttl"),
-        ("payload_max", "size"),
-    ):
-        value = policy.dead_topic if name == "dead_target" else getattr(policy, name)
-        if value != getattr(_DEFAULT, name, None):
+    for name, key in _NAMES.items():
+        value = getattr(policy, name)
+        if value != getattr(_DEFAULT, name):
             values[key] = value
-    values |= _gates(policy) | _rate(policy)
+    values |= _gates(policy) | _rate(policy) | _dead(policy)
     if policy.lease != _DEFAULT.lease:
         values["lease"] = round(policy.lease * 1000)
-    if policy.retry.losses != _DEFAULT.retry.losses or policy.retry.losses != 5:
+    if policy.retry.losses != _LOSSES:
         values["losses"] = policy.retry.losses
-    if policy.dead is not DeadPolicy.KEEP:
-        values["dead"] = "F" if policy.dead is DeadPolicy.FORWARD else "D"
-    if policy.paused:
-        values["paused"] = True
     if declared:
         values["declared"] = True
         if policy.reserve:
@@ -91,6 +91,12 @@ def _rate(policy: TopicPolicy) -> dict[str, Any]:
     if rate is None:
         return {}
     return {"rcount": rate.count, "rper": rate.per * 1000, "rcap": rate.capacity}
+
+
+def _dead(policy: TopicPolicy) -> dict[str, Any]:
+    if policy.dead is DeadPolicy.KEEP:
+        return {}
+    return {"dead": "F" if policy.dead is DeadPolicy.FORWARD else "D"}
 
 
 def _pack(values: dict[str, Any]) -> bytes:

@@ -81,7 +81,8 @@ class Pool:
         """A connection that nobody else uses. Raises Lost, Refused, Strange, ssl.SSLError, BrokerRefused's kinds."""
         self._route.look(end)
         with self._lock:
-            if self._pid != os.getpid():  # a forked child must not speak on its parent's connections
+            if self._pid != os.getpid():
+                # a forked child must not speak on its parent's connections
                 _orphans.extend(connection for _, connection in self._spare)
                 self._spare, self._pid = [], os.getpid()
             if self._closed:
@@ -127,9 +128,7 @@ class Pool:
         until = self._share(end)
         address = self._route.address(until)
         try:
-            connection = connect(
-                address, self.target.login, self.target.tls, self.clock, until
-            )
+            connection = connect(address, self.target.login, self.target.tls, self.clock, until)
         except (Lost, ssl.SSLError):
             self._route.failed(address)
             raise

@@ -75,8 +75,10 @@ _WORDS: Final[dict[str, tuple[type[MillgateError], str, bool, bool]]] = {
     ),
     "OOM": (
         QueueFull,
-        "the server is out of memory (maxmemory); nothing of this call was stored. Raise maxmemory, or let workers "
-        "finish: settlements still pass",
+        (
+            "the server is out of memory (maxmemory); nothing of this call was stored. Raise maxmemory, or let "
+            "workers finish: settlements still pass"
+        ),
         False,
         False,
     ),

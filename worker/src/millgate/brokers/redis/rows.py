@@ -60,7 +60,16 @@ def read(data: bytes) -> Row:
         for size in (key, unique, group):
             texts.append(data[at : at + size].decode() or None)
             at += size
-        return Row(priority, rank, enqueued, data[at:], texts[0], texts[1], None if ttl < 0 else ttl, texts[2])
+        return Row(
+            priority,
+            rank,
+            enqueued,
+            data[at:],
+            texts[0],
+            texts[1],
+            None if ttl < 0 else ttl,
+            texts[2],
+        )
     except (struct.error, ValueError) as error:
         raise NotDecodable(f"not a row of ours: {error}") from error
 

@@ -32,7 +32,7 @@ class Topics:
 
     version: str = ""
     numbers: Mapping[str, int] = field(default_factory=dict)
-    configuration: Configuration = Configuration()
+    configuration: Configuration = field(default_factory=Configuration)
 
 
 class Session:
@@ -52,7 +52,9 @@ class Session:
         try:
             return self.pool.evaluate(verb, *arguments, deadline=deadline)
         except UnicodeEncodeError as error:
-            raise InvalidInput(f"a text cannot be stored ({error}); leave lone surrogates out") from error
+            raise InvalidInput(
+                f"a text cannot be stored ({error}); leave lone surrogates out"
+            ) from error
         except BrokerError as error:
             if "MGSCHEMA" not in str(error):
                 raise
@@ -78,9 +80,7 @@ class Session:
     def refresh(self) -> Topics:
         """Read the topics and policies anew."""
         revision, version, queue, stored, numbers = self.run("configuration")
-        known = {
-            name.decode(): policy_from_dict(_json(text)) for name, text in _pairs(stored)
-        }
+        known = {name.decode(): policy_from_dict(_json(text)) for name, text in _pairs(stored)}
         whole = queue_from_dict(_json(queue)) if queue else QueuePolicy()
         self.topics = Topics(
             version.decode(),

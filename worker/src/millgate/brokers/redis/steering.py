@@ -79,7 +79,8 @@ class Steering(Session):
         strange = [state for state in states if state not in _PURGED]
         if strange:
             raise InvalidInput(
-                f"cannot purge {strange[0]!s} messages; purge waiting and delayed, cancel what runs, purge_dead the dead"
+                f"cannot purge {strange[0]!s} messages; purge waiting and delayed, cancel what runs, "
+                "purge_dead the dead"
             )
         wanted = ["1" if state in states else "0" for state in _PURGED]
         removed, last = self.run("purge", topic, *wanted, _BATCH, "")

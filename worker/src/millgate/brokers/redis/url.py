@@ -97,7 +97,9 @@ def _options(query: str) -> dict[str, str]:
     options = dict(parse_qsl(query, keep_blank_values=True))
     for name in options:
         if name not in _KNOWN:
-            raise InvalidSettings(f"redis://: unknown ?{name}; known are {', '.join(sorted(_KNOWN))}")
+            raise InvalidSettings(
+                f"redis://: unknown ?{name}; known are {', '.join(sorted(_KNOWN))}"
+            )
     return options
 
 

@@ -29,7 +29,7 @@ class Waiting(Looking):
 
     def __init__(self, target: Target, deadline: float, clock: Clock) -> None:
         super().__init__(target, deadline, clock)
-        self._number = f"{random.getrandbits(62):x}"  # noqa: S311 -- names a key
+        self._number = f"{random.getrandbits(62):x}"
         self._interrupt = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._bell: Connection | None = None
         self._bell_pid = os.getpid()
@@ -63,7 +63,7 @@ class Waiting(Looking):
         end = self.clock.monotonic() + timeout
         if not ids or timeout <= 0:
             return self.states(ids)
-        name = f"{self._number}{random.getrandbits(62):x}"  # noqa: S311
+        name = f"{self._number}{random.getrandbits(62):x}"
         asked = list(dict.fromkeys(ids))
         while True:
             known = self._await(name, asked, end)
@@ -89,7 +89,7 @@ class Waiting(Looking):
         return dict(zip(ids, map(task_state, ids, answers), strict=True))
 
     def _look(self, subscription: Subscription) -> tuple[bool, float | None]:
-        """Whether something is claimable, and the seconds until time alone may change that. Rings are heard from now."""
+        """Whether something is claimable, and the seconds until time alone may change that; bells ring from now."""
         while True:
             chosen = self.selected(subscription)
             hit, due, version, forward = self.run(
@@ -112,7 +112,8 @@ class Waiting(Looking):
             readable = connection.ready([self._interrupt], seconds + 1.0)
             if self._interrupt in readable:
                 self._drained()
-                if connection.fileno() not in readable:  # end the pop, lest it take a bell from others
+                # end the pop, lest it take a bell from others
+                if connection.fileno() not in readable:
                     self.pool.call("interrupt", ("RPUSH", own, "1"))
                     self._heard(connection.read(self.clock.monotonic() + _ANSWER), own, bell)
                     return own.encode()

@@ -85,10 +85,8 @@ class Working(Forwarding):
         call = read_token(claim)
         return call is not None and bool(self.run("progress", claim.id, call, value))
 
-    def _claim(
-        self, worker: WorkerRef, ask: Ask, settlements: list[Any]
-    ) -> tuple[Claimed, str]:
-        call = f"{random.getrandbits(64):016x}"  # noqa: S311 -- distinct, not secret
+    def _claim(self, worker: WorkerRef, ask: Ask, settlements: list[Any]) -> tuple[Claimed, str]:
+        call = f"{random.getrandbits(64):016x}"
         subscription = ask.subscription
         answer = self.run(
             "claim",
@@ -121,7 +119,9 @@ def _add_claims(claims: list[Claim], group: list[Any], call: str, now: int) -> N
             rank, enqueued = unpack_from(">dd", data, 5)
             age = (now - enqueued) / 1000 if now > enqueued else 0.0
             claims.append(
-                Claim(name, topic, token, data[_HEAD:], 1, 0, 0, 0, lease, age, 9 - int(rank // _SPAN))
+                Claim(
+                    name, topic, token, data[_HEAD:], 1, 0, 0, 0, lease, age, 9 - int(rank // _SPAN)
+                )
             )
             continue
         row = rows.read(data)

@@ -1094,15 +1094,9 @@ local function carry_out(op, stale)
   local t = topic(row.tn)
   local marked = exists('cx') and call('SISMEMBER', P .. 'cx', op.id) == 1
   if op.kind == 'R' then
-    if row.unique then -- what follows may take the text over
-      for _, d in ipairs(op.drafts) do
-        if d[9] == row.unique and call('HGET', P .. 'u', row.unique) == row.id then
-          call('HDEL', P .. 'u', row.unique)
-        end
-      end
-    end
-    if #op.drafts > 0 then follow(op.drafts) end
+    -- the end comes first: it frees the unique text and the key that a follower may want
     succeeded(t, row, lease, op.result, op.ttl)
+    if #op.drafts > 0 then follow(op.drafts) end
   elseif op.kind == 'X' then
     cancelled(t, row, lease)
   else
