@@ -92,8 +92,11 @@ def test_a_ceiling_under_the_baseline_is_an_error_at_start(bench: Any) -> None:
     assert bench.broker.stats().topics["default"].waiting == 1
 
 
-def test_a_pod_too_small_for_its_children_is_an_error_at_start(bench: Any) -> None:
-    worker = bench.start(memory="40Mi", children=8)
+@pytest.mark.parametrize(("memory", "children"), [("80Mi", 8), ("20Mi", 1)])
+def test_a_pod_too_small_for_its_children_is_an_error_at_start(
+    bench: Any, memory: str, children: int
+) -> None:
+    worker = bench.start(memory=memory, children=children)
     assert worker.wait(20) == 5
     assert "--memory:" in worker.raw()
 

@@ -20,6 +20,7 @@ from millgate.runtime.handle import Child, Phase
 from millgate.runtime.processes import prefer_for_oom
 from millgate.runtime.recycle import (
     LATEST,
+    SOONEST,
     Because,
     Ceilings,
     biggest,
@@ -35,6 +36,7 @@ from millgate.runtime.rss import Tree, data_of, pss_of, rss_of
 _WALK: Final = 0.5  # seconds between two walks of a tree
 _WORRY: Final = 0.8  # share of the budget from which the page cache is told apart
 _OOM_ABOVE: Final = 500
+_KILLED_FOR: Final = frozenset({Because.HARD_MAX_RSS, Because.POD_BUDGET})
 #: Seconds that a killed tree has to disappear before the pod's next victim is chosen.
 _PATIENCE: Final = 0.2
 
@@ -93,8 +95,10 @@ class Memory:
             with suppress(OSError, ValueError):
                 resource.prlimit(child.pid, resource.RLIMIT_DATA, (limit, resource.RLIM_INFINITY))
                 child.limited = True
-        share = pss_of(child.pid) or child.baseline
-        own = pss_of(os.getpid()) or rss_of(os.getpid()) or 0
+        # what counts is measured here as the watch measures it later
+        of = rss_of if self._cgroup is None else pss_of
+        share = of(child.pid) or child.baseline
+        own = sum(of(pid) or 0 for pid in (os.getpid(), os.getppid()))
         return self.ceilings.check_baseline(child.baseline) or self.ceilings.check_pod(
             share, own, wanted
         )
@@ -149,6 +153,9 @@ class Memory:
             watched.walked = now
         bound = min(filter(None, (self.ceilings.soft, self.ceilings.hard)), default=None)
         size = tree.size(above=bound)
+        if child.because in _KILLED_FOR:  # it is dying; its size at the kill is what is to be told
+            watched.due = now + SOONEST
+            return watched.due
         child.size = size
         because = over_ceiling(size, self.ceilings)
         if because is Because.HARD_MAX_RSS and child.phase is not Phase.DEAD:
@@ -178,9 +185,15 @@ class Memory:
         self._pod_due = now + next_pod_look(usage, self.ceilings)
         if usage > budget and now >= self._victim_until:
             with self._lock:
-                sizes = {key: watched.tree.rss() for key, watched in self._watched.items()}
+                sizes = {
+                    key: watched.tree.rss()
+                    for key, watched in self._watched.items()
+                    # before the first child is ready it is not known whether the pod is too small for any
+                    if self._baseline or watched.child.phase is not Phase.STARTING
+                }
                 victim = biggest(sizes)
                 if victim is not None:
+                    self._watched[victim].child.size = sizes[victim]
                     self._watched[victim].child.kill(Because.POD_BUDGET)
                     self._victim_until = now + _PATIENCE
 

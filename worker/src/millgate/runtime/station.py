@@ -75,7 +75,9 @@ class Station:
             failure = Failure("millgate.errors.NotDecodable", str(error))
             return seq, Rejected(failure, Reason.UNDECODABLE)
         _, failures, losses, interruptions = counts
-        attempt = failures + losses + 1  # what was given back uncharged is not an attempt to the task
+        attempt = (
+            failures + losses + 1
+        )  # what was given back uncharged is not an attempt to the task
         job = Job(
             message, attempt, failures, losses, interruptions, states, payload_max=payload_max
         )
