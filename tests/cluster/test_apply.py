@@ -261,14 +261,11 @@ def test_replicas_have_one_owner_and_it_is_not_the_one_of_the_rest(queue: Place)
 
 def test_a_new_pool_begins_at_its_minimum_and_never_with_a_pod_too_many(queue: Place) -> None:
     """A Deployment without replicas begins with one pod, which would be sent away again at once."""
-    watch = queue.cluster
     queue.apply(on_postgres())
-    made = queue.there("deployment", "hello-workers")
-    assert made["spec"]["replicas"] == 0
-    assert watch is queue.cluster
+    assert queue.there("deployment", "hello-workers")["spec"]["replicas"] == 0
 
 
-def test_with_an_external_scaler_replicas_are_left_alone(queue: Place) -> None:
+def test_with_an_external_scaler_replicas_are_left_alone(queue: Place, operator: Operator) -> None:
     queue.apply(on_postgres(workers=workers(autoscaling={"mode": "External"})))
     queue.there("deployment", "hello-workers")
     queue.kubectl("scale", "deployment/hello-workers", "--replicas=7")
@@ -278,6 +275,8 @@ def test_with_an_external_scaler_replicas_are_left_alone(queue: Place) -> None:
     assert made["spec"]["replicas"] == 7
     assert made["spec"]["template"]["spec"]["containers"][0]["image"].endswith(":2")
     assert queue.condition("taskqueue", "hello", "AutoscalingActive")[:2] == ("False", "Disabled")
+    series = f'millgate_pool_desired{{namespace="{queue.namespace}",queue="hello"}}'
+    assert series in operator.page("/metrics"), "what Auto would do, for whoever scales"
 
 
 def test_a_paused_queue_is_left_alone_until_it_is_not(queue: Place) -> None:

@@ -84,6 +84,9 @@ def _size(context: Context, key: Key, state: PoolState, broker: Broker | None) -
     )
     state.terms = decision.terms
     _note(context, state, decision)
+    workers = state.queue.spec.workers
+    if workers is None or workers.mode == "External":
+        return  # the number is shown, and nobody here acts on it
     if broker is not None and state.stats is not None:
         _empty(context, key, broker, decision)
     if decision.remove:

@@ -17,7 +17,7 @@ from millgate_operator.errors import Blocked, InvalidSpec, RetryLater
 from millgate_operator.links import Key
 from millgate_operator.observed import BrokerView, Connection, Seen, Trouble
 from millgate_operator.report import report_gone, report_invalid, report_paused, report_seen
-from millgate_operator.scaling import scaling_policy
+from millgate_operator.scaling import ScalingPolicy, scaling_policy
 from millgate_operator.spec import (
     Resolved,
     TaskQueue,
@@ -129,12 +129,7 @@ def _apply(context: Context, queue: TaskQueue, resolved: Resolved) -> None:
     if queue.spec.broker.type == "Local":
         _ensure_key(context, queue)
     policies = {policy.name: policy for policy in resolved.topics.values()}
-    scaling = scaling_policy(queue, policies)
-    initial = None
-    if scaling is not None:
-        initial = (
-            0 if scaling.drain else scaling.fixed if scaling.fixed is not None else scaling.minimum
-        )
+    initial = _initial(scaling_policy(queue, policies))
     wishes = broker_objects(queue, context.settings)
     troubles: list[Blocked | RetryLater] = []
     try:
@@ -152,6 +147,15 @@ def _apply(context: Context, queue: TaskQueue, resolved: Resolved) -> None:
     if troubles:
         raise troubles[0]
     context.applier.prune(queue, wishes)
+
+
+def _initial(scaling: ScalingPolicy | None) -> int | None:
+    """The pods that a new pool begins with; None: whoever scales decides."""
+    if scaling is None:
+        return None
+    if scaling.drain:
+        return 0
+    return scaling.minimum if scaling.fixed is None else scaling.fixed
 
 
 def _ensure_key(context: Context, queue: TaskQueue) -> None:
@@ -193,7 +197,7 @@ def _enter(
 ) -> None:
     paused = queue.meta.annotations.get(names.ANNOTATION_SCALE_IN) == names.PAUSED
     policies = {policy.name: policy for policy in resolved.topics.values()}
-    policy = scaling_policy(queue, policies, paused=paused)
+    policy = scaling_policy(queue, policies, paused=paused, advise=True)
     context.pools.put(key, queue, policy, connection.version)
     context.looks.add(key)
 

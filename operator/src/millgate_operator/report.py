@@ -124,10 +124,12 @@ def _write(
             return due
     context.cluster.patch_status(item, after)
     context.written[key] = clock
+    told: set[str] = set()  # one cause shows in several conditions, and is one piece of news
     for change in changes(conditions, before.get("conditions", ())):
-        context.recorder.post(
-            item, change.reason, f"{change.type}: {change.message}", warning=change.bad
-        )
+        if change.reason not in told:
+            told.add(change.reason)
+            note = f"{change.type}: {change.message}"
+            context.recorder.post(item, change.reason, note, warning=change.bad)
     return None
 
 

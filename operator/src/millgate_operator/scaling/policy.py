@@ -14,14 +14,19 @@ _HEADROOM: Final = {"Low": 0.0, "Normal": 0.5, "High": 1.0}
 
 
 def scaling_policy(
-    queue: TaskQueue, topics: Mapping[str, TopicPolicy], *, paused: bool = False
+    queue: TaskQueue,
+    topics: Mapping[str, TopicPolicy],
+    *,
+    paused: bool = False,
+    advise: bool = False,
 ) -> ScalingPolicy | None:
     """How the queue's pool is sized; None when somebody else does it, or there is no pool.
 
-    `topics` are the resolved policies by topic name; `paused` stops scale-in.
+    `topics` are the resolved policies by topic name; `paused` stops scale-in. With
+    `advise` there is a policy in mode External too: what Auto would do, for whoever scales to read.
     """
     workers = queue.spec.workers
-    if workers is None or workers.mode == "External":
+    if workers is None or (workers.mode == "External" and not advise):
         return None
     auto = workers.autoscaling or Autoscaling.model_validate({})
     least = _minimum(queue, auto)

@@ -398,3 +398,13 @@ def test_long_tasks_are_not_provided_for_twice() -> None:
     pool = a_pool(*[a_pod(f"p{n}") for n in range(10)])
     decision = Story().settled(readings(some_work(leased=10, started=10), *rows), pool)
     assert decision.desired == 10
+
+
+def test_what_is_left_of_an_old_rate_does_not_hold_a_pod() -> None:
+    story = Story(idle_after=60.0)
+    steady(story, 4.0, 2.0)
+    quiet = readings(some_work(started=4800, completed=4800), a_row("p0"))
+    pool = a_pool(a_pod("p0"))
+    for _ in range(40):
+        decision = story.tell(quiet, pool)
+    assert (decision.desired, decision.fence) == (0, ("p0",))
