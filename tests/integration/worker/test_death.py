@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from millgate.retry import Backoff, RetryPolicy
+from millgate.runtime.processes import defunct
 from support.local import gone
 from support.wait import eventually
 
@@ -177,3 +178,16 @@ def test_replacing_and_killing_children_all_the_time_loses_nothing_and_leaks_not
     assert [child["pid"] for child in after] == [child["pid"] for child in before]
     at_rest = len(list(Path(f"/proc/{worker.supervisor}/fd").iterdir()))
     assert at_rest <= 20 + 6 * len(after)
+
+
+def test_processes_that_tasks_leave_behind_do_not_pile_up_when_they_have_ended(bench: Any) -> None:
+    sent = bench.send_many("daemon", [("0.05", 0.02)] * 120)
+    worker = bench.ready()
+    most = 0
+    while not all(state.state.final for state in bench.broker.states(sent)):
+        time.sleep(0.1)
+        most = max(most, defunct(worker.tree()))
+    assert most < 80  # 120 and more without a bound
+    eventually(lambda: defunct(worker.tree()) <= 2 * 8, timeout=5)
+    assert {state.attempt for state in bench.broker.states(sent)} == {1}
+    assert "Defunct" in {line["reason"] for line in worker.events("child ended")}

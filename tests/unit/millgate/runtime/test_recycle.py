@@ -84,8 +84,8 @@ def test_the_biggest_tree_is_the_one_to_stop() -> None:
         (Age(9, 59.0), None),
         (Age(10, 0.0), Because.MAX_TASKS),
         (Age(0, 60.0), Because.MAX_LIFETIME),
-        (Age(0, 0.0, 65), Because.DEFUNCT),
-        (Age(0, 0.0, 64), None),
+        (Age(0, 0.0, 9), Because.DEFUNCT),
+        (Age(0, 0.0, 8), None),
     ],
 )
 def test_a_child_has_done_enough(age: Age, expected: Because | None) -> None:

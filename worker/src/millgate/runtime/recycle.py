@@ -17,7 +17,8 @@ LATEST: Final = 0.25
 BUDGET_SHARE: Final = 0.9
 #: What a replacement may need beyond the measured baseline.
 SPARE_MARGIN: Final = 1.1
-MAX_DEFUNCT: Final = 64
+#: Ended processes that tasks left to their child; it cannot reap them without stealing exit codes from tasks.
+MAX_DEFUNCT: Final = 8
 #: Times its soft ceiling that a tree may have while its replacement warms up.
 PATIENT: Final = 1.25
 _THREAD_STACK: Final = 8 * 2**20
