@@ -61,7 +61,9 @@ def _flow(
 ) -> Terms:
     running, claimable = float(topic.leased or 0), float(topic.claimable or 0)
     learnt = signal.topics.get(name)
-    rate = learnt.rate if learnt is not None else 0.0
+    # the long view bridges gaps in a flow that is there; where nothing is, only the last moments count
+    flows = running + claimable > 0
+    rate = 0.0 if learnt is None else learnt.rate if flows else learnt.fast
     service = learnt.service if learnt is not None else None
     if service is None:  # nothing has been seen running: every claimable task wants a slot
         forecast, backlog = running, claimable
