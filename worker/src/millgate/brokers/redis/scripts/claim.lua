@@ -43,6 +43,7 @@ local function again()
       by[t.n] = by[t.n] or group_for(t)
       local group = by[t.n]
       call('ZADD', P .. 'leases', NOW + group[2], id)
+      alarm(NOW + group[2])
       group[3][#group[3] + 1] = id
       group[4][#group[4] + 1] = row.rec
       group[5][#group[5] + 1] = call('HGET', P .. 'a', id) or ''
@@ -236,6 +237,7 @@ local function serve(t, count)
   end
   if given > 0 then
     call('ZADD', P .. 'leases', unpack(leases))
+    alarm(until_)
     call('HSET', P .. 'L', unpack(held))
     call('SADD', P .. 'h:' .. w[2], unpack(out))
     hold(t, given)

@@ -48,12 +48,13 @@ local function apply(t, packed)
   if before.rcount ~= t.c.rcount or before.rper ~= t.c.rper or before.rcap ~= t.c.rcap then
     t.tk, t.ts, t.rated = nil, nil, nil
     call('HDEL', P .. 't:' .. t.n, 'tk', 'ts')
-    call('ZREM', P .. 'later', t.n)
+    call('ZREM', P .. 'later', t.n) -- put there again when it is armed
   end
   if gates(before) ~= gates(t.c) and (t.w > 0 or call('EXISTS', P .. 'pz:' .. t.n, P .. 'z:' .. t.n) > 0) then
     t.rg = '1'
     call('HSET', P .. 't:' .. t.n, 'rg', '1')
     call('SADD', P .. 'rgs', t.n)
+    alarm(NOW)
     regate(t, 1000)
   end
   bound_dead(t, 500)

@@ -1,5 +1,7 @@
 -- What every verb stands on. KEYS[1] is the queue's bare prefix, a key that never exists: a Cluster that is moving the
 -- slot then answers ASK before anything runs, instead of failing half-way. Time is the server's, in milliseconds.
+-- A verb is composed with the functions that it uses; those under `--@seldom` are made when one of them is called, since
+-- making all of them would cost a short call more than its work. So they are called, never passed on as values.
 local call, floor, ceil, min, max = redis.call, math.floor, math.ceil, math.min, math.max
 local mpack, munpack, spack, sunpack = cmsgpack.pack, cmsgpack.unpack, struct.pack, struct.unpack
 local P = KEYS[1]
@@ -25,12 +27,18 @@ local function freeing() call('DEL', P) end
 
 local function queue()
   local v = call('HMGET', P .. 'g', 'rev', 'ql', 'mw', 'un', 'sus', 'inf', 'ur', 'seq', 'ser', 'beat', 'grace',
-    'rcn', 'rct', 'tn', 'born')
+    'rcn', 'rct', 'tn', 'born', 'al')
   G = { rev = tonumber(v[1]) or 0, limit = tonumber(v[2]), most = tonumber(v[3]), reject = v[4] == '1',
     suspended = v[5] == '1', leased = tonumber(v[6]) or 0, unmet = tonumber(v[7]) or 0, seq = tonumber(v[8]) or 0,
     serial = tonumber(v[9]) or 0, beat = tonumber(v[10]) or 0, grace = tonumber(v[11]) or 0,
-    gen = tonumber(v[12]) or 0, gent = tonumber(v[13]) or 0, topics = (v[15] or '') .. '.' .. (v[14] or '0') }
-  G.was = { inf = G.leased, ur = G.unmet, seq = G.seq, ser = G.serial, rcn = G.gen }
+    gen = tonumber(v[12]) or 0, gent = tonumber(v[13]) or 0, topics = (v[15] or '') .. '.' .. (v[14] or '0'),
+    alarm = tonumber(v[16]) or 0 }
+  G.was = { al = G.alarm, inf = G.leased, ur = G.unmet, seq = G.seq, ser = G.serial, rcn = G.gen }
+end
+
+-- Time alone changes something then: whoever comes by at that time has to tick.
+local function alarm(when)
+  if when < G.alarm then G.alarm = when end
 end
 
 local function exists(name)
@@ -59,6 +67,7 @@ local function topic(tn)
   return t
 end
 
+--@seldom
 local function number_of(name)
   local tn = call('HGET', P .. 'tn', name)
   if tn then return tonumber(tn) end
@@ -103,6 +112,7 @@ end
 -- --- rows -----------------------------------------------------------------------------------------
 
 -- A row: flag, topic, rank, enqueued; then, when the flag is 1: expiry, result's time, key, unique text, group; body.
+--@seldom
 local function build(tn, rank, enqueued, body, expires, ttl, key, unique, group)
   if not (expires or ttl or key or unique or group) then
     return spack('>BI4dd', 0, tn, rank, enqueued) .. body
@@ -131,6 +141,7 @@ local function read(id, rec)
   return row
 end
 
+--@seldom
 local function row_of(id)
   local rec = call('HGET', P .. 'm', id)
   if not rec then return nil end
@@ -152,12 +163,14 @@ local function counts(row, packed)
   end
 end
 
+--@seldom
 local function count_up(row, kind, failure)
   counts(row)
   row[kind] = row[kind] + 1
   if failure and failure ~= '' then row.failure = failure end
 end
 
+--@seldom
 local function save_counts(row)
   call('HSET', P .. 'a', row.id, spack('>I4I4I4', row.f, row.l, row.i) .. row.failure)
   there.a = true
@@ -174,13 +187,16 @@ local function gate_of(t, key)
   return nil
 end
 
+--@seldom
 local function slots(t)
   if t.c.order then return 1 end
   return t.c.keys
 end
 
+--@seldom
 local function gate_key(t, g) return P .. 'p:' .. t.n .. ':' .. g end
 
+--@seldom
 local function busy(t, g)
   if t.c.order == 'F' then return t.l + t.rh end
   local n = tonumber(call('HGET', P .. 'kl:' .. t.n, g)) or 0
@@ -188,16 +204,19 @@ local function busy(t, g)
   return n
 end
 
+--@seldom
 local function tally(name, key, by)
   if call('HINCRBY', name, key, by) <= 0 then call('HDEL', name, key) end
 end
 
 -- A row that has started waits again (1), or does not any more (-1).
+--@seldom
 local function retrying(t, row, by)
   t.rh = t.rh + by
   if row.key then tally(P .. 'kh:' .. t.n, row.key, by) end
 end
 
+--@seldom
 local function into_lane(t, id, rank, ready)
   call('ZADD', t.q, rank, id)
   t.w = t.w + 1
@@ -208,6 +227,7 @@ local function into_lane(t, id, rank, ready)
   end
 end
 
+--@seldom
 local function out_of_lane(t, id)
   if call('ZREM', t.q, id) == 0 then return false end
   call('ZREM', P .. 'b:' .. t.n, id)
@@ -215,9 +235,13 @@ local function out_of_lane(t, id)
   return true
 end
 
-local function park(t, id, rank) call('ZADD', P .. 'pz:' .. t.n, rank, id) end
+--@seldom
+local function park(t, id, rank)
+  call('ZADD', P .. 'pz:' .. t.n, rank, id)
+end
 
 -- Let a due row wait: in its lane, or parked when its key is busy. `ready` nil: since it was enqueued.
+--@seldom
 local function enter(t, row, ready)
   if t.rg and t.rg ~= '2' then
     call('ZADD', P .. 'z:' .. t.n, row.rank, row.id)
@@ -243,6 +267,7 @@ local function enter(t, row, ready)
 end
 
 -- A slot of a key may be free: the best parked row takes it.
+--@seldom
 local function fill(t, g)
   if t.rg and t.rg ~= '2' then return end
   local free = slots(t) - busy(t, g)
@@ -253,17 +278,21 @@ local function fill(t, g)
   end
 end
 
+--@seldom
 local function due_again(t)
   local first = call('ZRANGE', P .. 'd:' .. t.n, 0, 0, 'WITHSCORES')
   if first[1] then call('ZADD', P .. 'due', first[2], t.n) else call('ZREM', P .. 'due', t.n) end
 end
 
+--@seldom
 local function put_later(t, row, due)
   call('ZADD', P .. 'd:' .. t.n, due, row.id)
   call('ZADD', P .. 'due', 'LT', due, t.n)
+  alarm(due)
 end
 
 -- A lease value: call (8 bytes), 1 when the row is not plain, topic, the worker's number, its name.
+--@seldom
 local function lease_of(id)
   local value = call('HGET', P .. 'L', id)
   if not value then return nil end
@@ -271,6 +300,7 @@ local function lease_of(id)
   return { call = value:sub(1, 8), flag = flag, tn = tn, wn = wn, worker = value:sub(at) }
 end
 
+--@seldom
 local function unlease(t, row, lease)
   call('HDEL', P .. 'L', row.id)
   call('ZREM', P .. 'leases', row.id)
@@ -281,6 +311,7 @@ local function unlease(t, row, lease)
 end
 
 -- A row that runs is taken from its holder and runs again from `due` on.
+--@seldom
 local function give_back(t, row, lease, due)
   unlease(t, row, lease)
   save_counts(row)
@@ -293,6 +324,7 @@ local function give_back(t, row, lease, due)
 end
 
 -- Take a row out of wherever it waits or runs; false: it is nowhere.
+--@seldom
 local function remove(t, row, lease)
   local g = gate_of(t, row.key)
   if lease then
@@ -343,6 +375,7 @@ local function recent()
 end
 
 -- Keep what is known of an end for `ttl` seconds; '' stands for nothing in every text.
+--@seldom
 local function keep(t, row, state, result, reason, attempt, ttl)
   local progress = exists('pg') and call('HGET', P .. 'pg', row.id) or ''
   call('SET', P .. 'r:' .. row.id,
@@ -350,10 +383,10 @@ local function keep(t, row, state, result, reason, attempt, ttl)
     'PX', string.format('%.0f', max(1, ceil(ttl * 1000))))
 end
 
+--@seldom
 local function ttl_of(t, row, ttl) return ttl or row.ttl or t.c.ttl or 86400 end
 
-local bury, follow, member_ended -- below
-
+--@seldom
 local function told(id, state)
   if exists('aw') then
     local waiters = call('HGET', P .. 'aw', id)
@@ -369,6 +402,7 @@ local function told(id, state)
 end
 
 -- Everything that points to a row that has ended.
+--@seldom
 local function gone(t, row)
   call('HDEL', P .. 'm', row.id)
   if exists('a') then call('HDEL', P .. 'a', row.id) end
@@ -377,6 +411,7 @@ local function gone(t, row)
   if row.unique and call('HGET', P .. 'u', row.unique) == row.id then call('HDEL', P .. 'u', row.unique) end
 end
 
+--@seldom
 local function succeeded(t, row, lease, result, ttl)
   counts(row)
   t.ok = t.ok + 1
@@ -390,6 +425,7 @@ local function succeeded(t, row, lease, result, ttl)
   told(row.id, 'S')
 end
 
+--@seldom
 local function cancelled(t, row, lease, ttl)
   counts(row)
   t.fl = t.fl + 1
@@ -403,8 +439,7 @@ end
 
 -- --- dead letters ---------------------------------------------------------------------------------
 
-local group_over -- below
-
+--@seldom
 local function forget_dead(id, tn)
   call('ZREM', P .. 'da', id)
   call('ZREM', P .. 'dz:' .. tn, id)
@@ -413,6 +448,7 @@ local function forget_dead(id, tn)
   return true
 end
 
+--@seldom
 local function bound_dead(t, budget)
   local most, key = t.c.most or 100000, P .. 'dz:' .. t.n
   if most == 0 then return end
@@ -422,6 +458,7 @@ local function bound_dead(t, budget)
   end
 end
 
+--@seldom
 local function put_dead(t, id, letter)
   G.serial = G.serial + 1
   letter[10] = G.serial
@@ -434,7 +471,8 @@ local function put_dead(t, id, letter)
 end
 
 -- Give a message up: to the dead letters, to be forwarded by whoever hears of it, or dropped, as its topic says.
-bury = function(t, row, lease, reason)
+--@seldom
+local function bury(t, row, lease, reason)
   counts(row)
   t.fl = t.fl + 1
   if not row.nowhere then remove(t, row, lease) end
@@ -457,8 +495,6 @@ bury = function(t, row, lease, reason)
 end
 
 -- --- what is known --------------------------------------------------------------------------------
-
-local function first(a, b) if a then return a end return b end
 
 -- Which of many ids would be repeats: a table of those.
 local function known(ids)
@@ -485,6 +521,7 @@ local function known(ids)
 end
 
 -- The state of an id in one letter: W(aiting, delayed or running), S, F, C, or nil.
+--@seldom
 local function state_of(id)
   if fresh[id] or call('HEXISTS', P .. 'm', id) == 1 then return 'W' end
   local ended = call('GET', P .. 'r:' .. id)
@@ -500,8 +537,9 @@ end
 -- A draft: { id, topic's name, priority, key, delay, at, expires_in, expires_at, unique, unique_for, ttl, group, body }
 -- with times in seconds, and false for what is not set.
 
+--@seldom
 local function holder_of(unique)
-  return first(call('HGET', P .. 'u', unique), call('GET', P .. 'uw:' .. unique))
+  return call('HGET', P .. 'u', unique) or call('GET', P .. 'uw:' .. unique)
 end
 
 local function flush()
@@ -509,6 +547,7 @@ local function flush()
   M, fresh = {}, {}
 end
 
+--@seldom
 local function accept(t, d)
   local id, key, unique, expires = d[1], d[4] or nil, d[9] or nil, nil
   G.seq = G.seq + 1
@@ -534,6 +573,7 @@ local function accept(t, d)
   if expires then
     expires = max(0, expires)
     call('ZADD', P .. 'ex', expires, id)
+    alarm(expires)
   end
   M[#M + 1] = id
   M[#M + 1] = build(t.n, rank, NOW, d[13], expires, d[11] or nil, key, unique, d[12] or nil)
@@ -545,7 +585,8 @@ local function accept(t, d)
 end
 
 -- Publish what accepted work brings with it: neither a full queue nor an undeclared topic refuses it.
-follow = function(drafts)
+--@seldom
+local function follow(drafts)
   local ids = {}
   for k = 1, #drafts do ids[k] = drafts[k][1] end
   local seen = known(ids)
@@ -563,6 +604,7 @@ end
 -- `gr:<id>` has members, callback, require_all, watched ids; `gp:`, `gf:` the members that are pending and that failed;
 -- `wt` maps a watched id to pairs of group and member; `cb` a buried callback to its group.
 
+--@seldom
 local function forget_group(gid, info)
   info = info or call('HMGET', P .. 'gr:' .. gid, 'watched', 'callback')
   for _, id in ipairs(munpack(info[1])) do
@@ -577,13 +619,15 @@ local function forget_group(gid, info)
   call('UNLINK', P .. 'gr:' .. gid, P .. 'gp:' .. gid, P .. 'gf:' .. gid)
 end
 
-group_over = function(id)
+--@seldom
+local function group_over(id)
   if exists('cb') then
     local gid = call('HGET', P .. 'cb', id)
     if gid then forget_group(gid) end
   end
 end
 
+--@seldom
 local function close_if_complete(gid)
   local info = call('HMGET', P .. 'gr:' .. gid, 'watched', 'callback', 'all', 'buried', 'members')
   if not info[1] or info[4] or call('EXISTS', P .. 'gp:' .. gid) == 1 then return end
@@ -615,12 +659,14 @@ local function close_if_complete(gid)
   if call('HEXISTS', P .. 'dm', d[1]) == 0 and call('EXISTS', P .. 'gr:' .. gid) == 1 then forget_group(gid) end
 end
 
+--@seldom
 local function note(gid, member, state)
   call('SREM', P .. 'gp:' .. gid, member)
   if state ~= 'S' then call('SADD', P .. 'gf:' .. gid, member) end
 end
 
-member_ended = function(id, state)
+--@seldom
+local function member_ended(id, state)
   local packed = call('HGET', P .. 'wt', id)
   if not packed then return end
   for _, pair in ipairs(munpack(packed)) do
@@ -632,6 +678,7 @@ member_ended = function(id, state)
   end
 end
 
+--@seldom
 local function member_revived(id)
   local packed = exists('wt') and call('HGET', P .. 'wt', id)
   if not packed then return end
@@ -655,6 +702,7 @@ end
 -- --- the index of topics that may be claimed from -------------------------------------------------
 
 -- When the longest waiting row of a lane entered it; nil: the lane is empty.
+--@seldom
 local function oldest(t)
   local back = call('ZRANGE', P .. 'b:' .. t.n, 0, 0, 'WITHSCORES')
   local best, from = tonumber(back[2]), '-inf'
@@ -684,7 +732,9 @@ local function arm(t)
     local have = tokens(t)
     if whole(have) < 1 then
       go = false
-      call('ZADD', P .. 'later', NOW + max(1, ceil((1 - have) * t.c.rper / t.c.rcount)), t.n)
+      local when = NOW + max(1, ceil((1 - have) * t.c.rper / t.c.rcount))
+      call('ZADD', P .. 'later', when, t.n)
+      alarm(when)
     end
   end
   if not go then
@@ -766,7 +816,12 @@ local function settle_index()
   for _, t in pairs(T) do
     if t.arm or t.new or t.w ~= t.w0 or t.l ~= t.l1 then
       t.news = t.news or t.new or t.l < t.l1 or t.arm
-      arm(t)
+      if t.arm or t.late or t.l ~= t.l1 or t.w0 == 0 or t.w == 0 or t.c.rcount then
+        arm(t)
+      else -- only longer or shorter: it competes or does not, as before
+        local limit = limit_of(t)
+        t.live = not (t.hp or t.c.paused or t.rg or (limit and t.l >= limit))
+      end
       t.arm, t.new, t.late, t.aged, t.w0, t.l1 = nil, nil, nil, nil, t.w, t.l
     end
   end
@@ -793,6 +848,7 @@ local function finish(more)
   set('seq', G.seq)
   set('ser', G.serial)
   set('rcn', G.gen)
+  set('al', G.alarm)
   if #a > 1 then call('HSET', unpack(a)) end
   if G.limit and (more or G.leased < was.inf) then -- a slot of the queue is anybody's
     numbers = call('ZRANGE', P .. 'active', 0, 99)
@@ -802,6 +858,7 @@ end
 
 -- --- time -----------------------------------------------------------------------------------------
 
+--@seldom
 local function promote(t, budget)
   local key = P .. 'd:' .. t.n
   local due = call('ZRANGEBYSCORE', key, '-inf', NOW, 'WITHSCORES', 'LIMIT', 0, budget)
@@ -814,6 +871,7 @@ local function promote(t, budget)
   return budget - #due / 2
 end
 
+--@seldom
 local function lapse(id)
   local lease, row = lease_of(id), row_of(id)
   if not lease or not row then
@@ -838,6 +896,7 @@ end
 
 local EXPIRED = '["millgate.Expired", "it did not start before it expired", ""]'
 
+--@seldom
 local function expire(id)
   call('ZREM', P .. 'ex', id)
   local row = row_of(id)
@@ -849,6 +908,7 @@ end
 
 -- Regating: a topic whose key limit or order changed lets all that waits pass its new gates, in steps, closed meanwhile.
 -- First everything moves to `z` (rg = '1'), then from there back in by rank (rg = '2').
+--@seldom
 local function regate(t, budget)
   local z = P .. 'z:' .. t.n
   local function leave_gate(id)
@@ -883,6 +943,7 @@ local function regate(t, budget)
   end
 end
 
+--@seldom
 local function forget_workers()
   for _, name in ipairs(call('ZRANGEBYSCORE', P .. 'ws', '-inf', NOW - 90000, 'LIMIT', 0, 20)) do
     local fence = tonumber(call('HGET', P .. 'w:' .. name, 'fence') or nil)
@@ -893,6 +954,7 @@ local function forget_workers()
   end
 end
 
+--@seldom
 local function age_out_dead()
   for _, tn in ipairs(call('ZRANGEBYSCORE', P .. 'gv', '-inf', NOW, 'LIMIT', 0, 5)) do
     local t, key = topic(tonumber(tn)), P .. 'dz:' .. tn
@@ -910,6 +972,7 @@ local function age_out_dead()
   end
 end
 
+--@seldom
 local function sweep()
   if G.beat > 0 and NOW - G.beat > 5000 and NOW - G.grace > 60000 then
     G.grace = NOW + 10000 -- nobody was here, the owners of leases neither: they renew first
@@ -918,6 +981,7 @@ local function sweep()
   G.beat = NOW
   call('HSET', P .. 'g', 'beat', NOW)
   forget_workers()
+  age_out_dead()
   for _, id in ipairs(call('ZRANGEBYSCORE', P .. 'awx', '-inf', NOW, 'LIMIT', 0, 50)) do
     call('ZREM', P .. 'awx', id)
     call('HDEL', P .. 'aw', id)
@@ -928,8 +992,8 @@ local function sweep()
   end
 end
 
--- What time alone brings about; bounded, the rest waits for the next call.
-local function tick()
+--@seldom
+local function happen()
   local budget = 100
   for _, tn in ipairs(call('ZRANGEBYSCORE', P .. 'due', '-inf', NOW, 'LIMIT', 0, 10)) do
     if budget > 0 then budget = promote(topic(tonumber(tn)), budget) end
@@ -944,13 +1008,18 @@ local function tick()
   if NOW >= G.grace then
     for _, id in ipairs(call('ZRANGEBYSCORE', P .. 'leases', '-inf', NOW, 'LIMIT', 0, 50)) do lapse(id) end
   end
-  if exists('rgs') then
-    for _, tn in ipairs(call('SMEMBERS', P .. 'rgs')) do
-      regate(topic(tonumber(tn)), 200)
-      break
-    end
+  local moving = call('SRANDMEMBER', P .. 'rgs')
+  if moving then regate(topic(tonumber(moving)), 200) end
+  G.alarm = moving and NOW or 9e15
+  for _, key in ipairs({ 'due', 'later', 'ex', 'leases' }) do
+    local when = tonumber(call('ZRANGE', P .. key, 0, 0, 'WITHSCORES')[2])
+    if when then alarm(when) end
   end
-  age_out_dead()
+end
+
+-- What time alone brings about; bounded, the rest waits for the next call.
+local function tick()
+  if NOW >= G.alarm or NOW - G.beat >= 1000 or NOW < G.beat then happen() end
 end
 
 -- Milliseconds until time alone may make something claimable for these topics (nil: all); '' when nothing will.
@@ -977,6 +1046,7 @@ end
 -- --- settling -------------------------------------------------------------------------------------
 
 -- Drafts in ARGV from `at` on: how many, then meta data and body of each.
+--@seldom
 local function drafts_at(at)
   local n, drafts = tonumber(ARGV[at]), {}
   at = at + 1
@@ -989,6 +1059,7 @@ local function drafts_at(at)
   return drafts, at
 end
 
+--@seldom
 local function too_large(d)
   local tn = call('HGET', P .. 'tn', d[2])
   local t = tn and topic(tonumber(tn))
@@ -1113,6 +1184,7 @@ local function carry_out(op, stale)
 end
 
 -- Take a running message from its holder, charged to nobody; false: it does not run.
+--@seldom
 local function put_back(id)
   local lease = lease_of(id)
   local row = lease and row_of(id)
