@@ -24,6 +24,8 @@ from millgate_operator.scaling.values import (
 #: Seconds between two looks at an active pool; part of the horizon.
 TICK: Final = 5.0
 _YOUNG: Final = 300.0
+#: A pool is left as it is while at least this share of it is wanted.
+_TOLERATED: Final = 0.9
 _NO_NODE: Final = 120.0
 
 
@@ -140,6 +142,8 @@ def _stabilize(
     most = max(pods for _, pods in kept)
     if memory.since is not None and now - memory.since < window:
         most = max(most, pool.replicas)
+    if _TOLERATED * pool.replicas <= most < pool.replicas <= policy.maximum:
+        most = pool.replicas  # so little is not worth the back and forth
     if wish.reason is Reason.IDLE:
         most = max(most, min(1, pool.replicas))  # the last pod waits for idleAfter
     if most > wish.pods and wish.pods < pool.replicas:

@@ -408,3 +408,13 @@ def test_what_is_left_of_an_old_rate_does_not_hold_a_pod() -> None:
     for _ in range(40):
         decision = story.tell(quiet, pool)
     assert (decision.desired, decision.fence) == (0, ("p0",))
+
+
+@pytest.mark.parametrize(("needed", "most", "wanted"), [(19, 40, 20), (17, 40, 17), (19, 19, 19)])
+def test_a_pool_that_is_little_too_large_stays_unless_its_bounds_say_otherwise(
+    needed: int, most: int, wanted: int
+) -> None:
+    rows = [a_row(f"p{n}", int(n < needed)) for n in range(20)]
+    pool = a_pool(*[a_pod(f"p{n}") for n in range(20)])
+    work = readings(some_work(leased=needed, started=needed), *rows)
+    assert Story(maximum=most).settled(work, pool).desired == wanted
