@@ -59,7 +59,7 @@ def test_children_outlive_their_template_and_a_new_one_is_made(bench: Any, tmp_p
     pid, template, _, _ = bench.result(first)
     os.kill(template, signal.SIGKILL)
     eventually(lambda: gone(template))
-    again = [bench.result(bench.send("facts")) for _ in range(8)]
+    again = [bench.result(bench.send("facts")) for _ in range(16)]
     assert again[0][0] == pid
     assert again[-1][1] != template
     everybody = worker.tree()

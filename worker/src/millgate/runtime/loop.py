@@ -55,9 +55,8 @@ class Loop:
         burst: bool = False,
     ) -> None:
         self.target = 0  # runs that may be held, as the io thread counts it
-        self._window = (
-            info.slots
-        )  # … and as short as tasks have proved to be since there was last nothing to do
+        # … and as many as runs that ended since there was last nothing to do have earned
+        self._window = info.slots
         self.start: Callable[[list[Run]], None] = lambda _runs: None
         self.on_nothing_left: Callable[[], None] = lambda: None
         self.on_superseded: Callable[[], None] = lambda: None

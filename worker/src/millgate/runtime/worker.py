@@ -26,7 +26,7 @@ from millgate.fleet import Beat, WorkerRef, WorkerState
 from millgate.ids import new_incarnation
 from millgate.queues import Subscription
 from millgate.runtime import wire
-from millgate.runtime.cgroup import find
+from millgate.runtime.cgroup import Cgroup, find
 from millgate.runtime.connection import Connection, url_source
 from millgate.runtime.desk import Desk
 from millgate.runtime.dispatch import Dispatcher
@@ -48,7 +48,7 @@ from millgate.runtime.pool import Pool
 from millgate.runtime.processes import become_subreaper, sweep
 from millgate.runtime.pulse import Pulse
 from millgate.runtime.reactor import Reactor
-from millgate.runtime.recycle import Because, Bounds
+from millgate.runtime.recycle import Because, Bounds, Ceilings
 from millgate.runtime.spawn import Spawner
 from millgate.runtime.status import Status
 from millgate.runtime.timers import Timers
@@ -113,15 +113,7 @@ class Worker:
 
     def _build_children(self, deadlines: Deadlines) -> None:
         settings = self.settings
-        ours = find()
-        ceilings, cgroup = ceilings_of(settings, ours)
-        if ours is not None and ours.kills_all():
-            self.journal.say(
-                "warning",
-                "an OOM kill ends the whole container here",
-                why="memory.oom.group is 1",
-                instead="set --max-rss and --hard-max-rss",
-            )
+        ceilings, cgroup = self._measure_pod()
         self.reactor = Reactor()
         self.memory = Memory(ceilings, cgroup, settings.slots, self.clock)
         self.dispatcher = Dispatcher(settings.slots, self.runtimes, self.clock)
@@ -157,6 +149,17 @@ class Worker:
             deadlines=deadlines,
             clock=self.clock,
         )
+
+    def _measure_pod(self) -> tuple[Ceilings, Cgroup | None]:
+        ours = find()
+        if ours is not None and ours.kills_all():
+            self.journal.say(
+                "warning",
+                "an OOM kill ends the whole container here",
+                why="memory.oom.group is 1",
+                instead="set --max-rss and --hard-max-rss",
+            )
+        return ceilings_of(self.settings, ours)
 
     def _build_threads(self) -> None:
         settings = self.settings
