@@ -53,6 +53,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 - apiGroups: [millgate.dev]
   resources: [taskqueues, topics]
   verbs: [get, list, watch]
+- apiGroups: [millgate.dev] # the finalizer of deletionPolicy Delete
+  resources: [taskqueues]
+  verbs: [patch]
 - apiGroups: [millgate.dev]
   resources: [taskqueues/status, topics/status]
   verbs: [get, patch]

@@ -80,6 +80,9 @@ class Cluster(Protocol):
     def delete(self, kind: tuple[str, str], namespace: str, name: str, uid: str) -> None:
         """Delete exactly this object; nothing happens when it, or this incarnation of it, is not there."""
 
+    def set_finalizers(self, obj: Mapping[str, Any], finalizers: Sequence[str]) -> None:
+        """Set the finalizers of exactly this version of an object; another one is ClusterError 409."""
+
     def patch_status(self, obj: Mapping[str, Any], status: Mapping[str, Any]) -> None:
         """Set the whole status of an object by server-side apply; nothing happens when it is not there."""
 
@@ -161,6 +164,11 @@ class KubernetesCluster:
     def delete(self, kind: tuple[str, str], namespace: str, name: str, uid: str) -> None:
         body = {"preconditions": {"uid": uid}, "propagationPolicy": "Background"}
         self._unless_gone("DELETE", _path(kind, namespace, name), {}, body)
+
+    def set_finalizers(self, obj: Mapping[str, Any], finalizers: Sequence[str]) -> None:
+        version = obj["metadata"]["resourceVersion"]
+        body = {"metadata": {"finalizers": list(finalizers), "resourceVersion": version}}
+        self._call("PATCH", _path_of(obj), {"fieldManager": MANAGER}, body, _MERGE)
 
     def patch_status(self, obj: Mapping[str, Any], status: Mapping[str, Any]) -> None:
         meta = obj["metadata"]

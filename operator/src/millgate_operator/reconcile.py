@@ -10,6 +10,7 @@ from millgate.errors import BrokerUnavailable, MillgateError
 from millgate.queues import TopicPolicy
 from millgate_operator import names, observe
 from millgate_operator.apply import new_key
+from millgate_operator.cleanup import clean_up, held, hold
 from millgate_operator.cluster import TASK_QUEUE, ClusterError
 from millgate_operator.context import Context
 from millgate_operator.desired import broker_objects, key_secret, worker_objects
@@ -41,6 +42,9 @@ def reconcile(context: Context, key: Key) -> float | None:
     namespace, name = key
     manifest = context.cluster.get(TASK_QUEUE, namespace, name)
     topics = observe.topics_of(context.cluster, namespace, name)
+    if manifest is not None and "deletionTimestamp" in manifest["metadata"] and held(manifest):
+        context.pools.drop(key)
+        return clean_up(context, key, manifest)
     if manifest is None or "deletionTimestamp" in manifest["metadata"]:
         _forget(context, key)
         report_gone(context, topics)
@@ -55,6 +59,7 @@ def reconcile(context: Context, key: Key) -> float | None:
         context.pools.drop(key)
         report_invalid(context, manifest, topics, str(error))
         return None
+    hold(context, manifest, queue)
     read, unread = _read_topics(topics)
     seen = _see(context, key, queue, read)
     later = report_seen(context, manifest, topics, read, unread, seen)

@@ -70,9 +70,8 @@ def stateful_set(queue: TaskQueue, settings: OperatorSettings) -> dict[str, Any]
         volumes.append({"name": "data", "emptyDir": {}})
     else:
         made["spec"]["volumeClaimTemplates"] = [_claim(storage.size, storage.storage_class_name)]
-        # the tasks go with the TaskQueue only if somebody removes the claim as well
         made["spec"]["persistentVolumeClaimRetentionPolicy"] = {
-            "whenDeleted": "Retain",
+            "whenDeleted": queue.spec.deletion_policy,
             "whenScaled": "Retain",
         }
     return made

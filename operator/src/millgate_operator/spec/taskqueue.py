@@ -132,6 +132,12 @@ class TaskQueueSpec(Model):
         description="Hold: no task starts, workers stay, sending goes on. HoldAndDrain: the workers also leave when "
         "what runs has ended.",
     )
+    deletion_policy: Literal["Retain", "Delete"] = Field(
+        "Retain",
+        description="What becomes of the tasks when this object is deleted. Retain: they stay in the broker, and are "
+        "there again for a TaskQueue of the same queue. Delete: those that wait and the dead letters are removed, and "
+        "what runs is waited for, at most 10 minutes.",
+    )
     workers: Workers | None = Field(
         None, description="The pods that run the tasks. Unset: none, workers run elsewhere."
     )
