@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from millgate.brokers.redis import drafts
 from millgate.brokers.redis.forwarding import Forwarding
 from millgate.message import Group, Message, Receipt
+
+_NO_SCHEDULE: Final = ("", "", "")
 
 
 class Publishing(Forwarding):
@@ -20,7 +23,7 @@ class Publishing(Forwarding):
         if group is None:
             if not messages:
                 return []
-            head = ["", "", *drafts.chained(messages), ""]
+            head = [*_NO_SCHEDULE, *drafts.chained(messages), ""]
             return self._stored(messages, self.run("publish", *head, *sent)[1])
         drafts.check_group(group, messages)
         real = {message.id: message.id for message in messages}
@@ -29,7 +32,7 @@ class Publishing(Forwarding):
             callback = replace(group.callback, gather=members)
             answer, doubles = self.run(
                 "publish",
-                *("", "", *drafts.chained([*messages, group.callback])),
+                *(*_NO_SCHEDULE, *drafts.chained([*messages, group.callback])),
                 drafts.gathering(group, messages, real),
                 *drafts.draft(callback),
                 *sent,
@@ -41,7 +44,8 @@ class Publishing(Forwarding):
 
     def fire(self, schedule: str, slot: float, messages: Sequence[Message]) -> bool:
         """Publish for one slot of a schedule, once."""
-        head = [schedule, repr(float(slot)), *drafts.chained(messages), ""]
+        call = f"{random.getrandbits(64):016x}"
+        head = [schedule, repr(float(slot)), call, *drafts.chained(messages), ""]
         answer = self.run("publish", *head, *drafts.runs(messages))
         if answer is not None:
             self._wait_for_replicas()

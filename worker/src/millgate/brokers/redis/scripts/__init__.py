@@ -1,4 +1,4 @@
-"""The verbs as Lua scripts: one file each, composed with the parts of the prelude that they use when they are loaded."""
+"""The verbs as Lua scripts: one file each, composed at load with the parts of the prelude that they use."""
 
 from __future__ import annotations
 

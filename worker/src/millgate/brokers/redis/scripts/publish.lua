@@ -1,14 +1,17 @@
 -- publish: chained topics; group or ''; runs of messages. Answers pairs of a place and the id that it duplicates, or,
 -- when a member of the group duplicates another id than was assumed, 'again' and the pairs, nothing stored.
--- fire: the same behind a schedule's name and slot; nil when the slot or a later one has fired.
-local at = 1
+-- fire: the same behind a schedule's name, slot and the call's number; nil when the slot or a later one has fired, but
+-- for the call that fired it.
 queue()
 local schedule, slot = ARGV[1], ARGV[2]
 if schedule ~= '' then
   local last = call('HGET', P .. 'cron', schedule)
-  if last and tonumber(slot) <= tonumber(last) then return false end
+  if last and tonumber(slot) <= tonumber(last) then
+    if call('HGET', P .. 'cronc', schedule) == ARGV[3] then return { '', {} } end
+    return false
+  end
 end
-at = 3
+local at = 4
 local declared = {} -- names that somebody may have to declare first
 for _ = 1, tonumber(ARGV[at]) do
   at = at + 1
@@ -145,6 +148,9 @@ if group and call('EXISTS', P .. 'gr:' .. group[1]) == 0 and not state_of(group.
   end
   close_if_complete(gid)
 end
-if schedule ~= '' then call('HSET', P .. 'cron', schedule, slot) end
+if schedule ~= '' then
+  call('HSET', P .. 'cron', schedule, slot)
+  call('HSET', P .. 'cronc', schedule, ARGV[3])
+end
 finish()
 return { '', doubles }
