@@ -53,7 +53,7 @@ class Waiting(Working, Looking):
             pause = _SECOND_LOOK if second else _LOOK if listener.connected else _POLL
             second = False
             if next_due is not None:
-                pause = min(pause, max(next_due, 0.002))
+                pause = min(pause, max(next_due, _SECOND_LOOK))
             woken = self._sleep(listener, min(pause, left))
             if not woken and self.clock.monotonic() >= end:
                 return False

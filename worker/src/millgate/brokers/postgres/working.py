@@ -30,10 +30,9 @@ from millgate.queues import Subscription
 from millgate.settlement import Settlement
 
 _STATES: Final = (WorkerState.UNKNOWN, WorkerState.ACTIVE, WorkerState.FENCED)
-#: Seconds between looks for what time has brought about: while there is more work than is asked for, and before a claim
-#: may say that there is less.
+#: Seconds between looks for what time has brought about, while there is more work than is asked for. A claim that is
+#: given less is told whether there is something to bring about.
 _UPKEEP: Final = 0.25
-_JUST_NOW: Final = 0.02
 _TICK: Final = 1.0
 _TRIES: Final = 4  # when somebody else had the counters
 
@@ -78,21 +77,14 @@ class Working(Forwarding):
         carried = settling(settlements) if settlements else None
         if carried is not None and carried.gave_back:
             self._hints.forget()
-        self._keep_up(_UPKEEP)
+        self._keep_up()
         claims, head = self._claim(worker, ask.n, ask.subscription, carried)
         stale = carried.stale(head.done or ()) if carried is not None else ()
-        if len(claims) < ask.n and self._keep_up(_JUST_NOW):
+        for _ in range(_TRIES):
+            if len(claims) >= ask.n or not self._worth_another(head, ask.subscription, claims):
+                break
             more, head = self._claim(worker, ask.n - len(claims), ask.subscription, None)
             claims += more
-        for _ in range(_TRIES):
-            missed = head.topics != self.topics.version and ask.subscription != Subscription()
-            if claims or not ask.n or not (missed or head.busy):
-                break
-            if missed:
-                self.refresh()
-            else:
-                self.clock.sleep(random.uniform(0.001, 0.004))  # noqa: S311 -- spreads repeats
-            claims, head = self._claim(worker, ask.n, ask.subscription, None)
         return Claimed(tuple(claims), stale, _STATES[head.state], head.revision, head.next_due)
 
     def settle(self, settlements: Sequence[Settlement]) -> tuple[str, ...]:
@@ -147,16 +139,37 @@ class Working(Forwarding):
     def awake(self) -> None:
         """Work was found: that word is taken back."""
 
-    def _keep_up(self, age: float) -> bool:
-        """Bring about what time alone does, unless that was done `age` seconds ago; whether something moved."""
+    def _worth_another(
+        self, head: Head, subscription: Subscription, claims: Sequence[Claim]
+    ) -> bool:
+        """Whether a claim that was given too little may be given more at once, after doing what stood in its way."""
+        if head.next_due is not None and head.next_due <= 0:
+            if not self.upkeep():  # somebody else is about it
+                self._breathe()
+            return True
+        if claims:
+            return False
+        if head.topics != self.topics.version and subscription != Subscription():
+            self.refresh()
+            return True
+        if head.busy:
+            self._breathe()
+        return head.busy
+
+    def _breathe(self) -> None:
+        self.clock.sleep(random.uniform(0.001, 0.004))  # noqa: S311 -- spreads repeats
+
+    def upkeep(self) -> bool:
+        """Bring about what time alone does; whether something moved."""
+        self._kept_up = self.clock.monotonic()
+        return bool(self.value("upkeep"))
+
+    def _keep_up(self) -> None:
         now = self.clock.monotonic()
         if now - self._ticked >= _TICK:
             self.tick()
-            return True
-        if now - self._kept_up < age:
-            return False
-        self._kept_up = now
-        return bool(self.value("upkeep"))
+        elif now - self._kept_up >= _UPKEEP:
+            self.upkeep()
 
     def _claim(
         self, worker: WorkerRef, n: int, subscription: Subscription, carried: Settling | None

@@ -257,7 +257,7 @@ BEGIN
     DELETE FROM idle WHERE listener = p_listener;  -- not asleep any more: the next message wakes somebody else
   END IF;
   IF v_next IS NULL THEN
-    v_next := CASE WHEN v_got >= p_n AND p_n > 0 THEN 0 ELSE least(v_rate, next_1(v_now, p_topics),
+    v_next := CASE WHEN v_got >= p_n AND p_n > 0 OR v_expiring AND EXISTS (SELECT 1 FROM msg WHERE expires <= v_now) THEN 0 ELSE least(v_rate, next_1(v_now, p_topics),
       CASE WHEN v_state = 2 THEN date_part('epoch', w.fenced - v_now) END) END;
   END IF;
   RETURN QUERY SELECT NULL::bigint, NULL::text, NULL::int, NULL::smallint, NULL::text, NULL::float8, NULL::text, NULL::bytea,
