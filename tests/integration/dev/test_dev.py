@@ -210,6 +210,25 @@ def test_a_wrong_manifest_starts_nothing(folder: Path) -> None:
     assert done.stdout == ""
 
 
+def test_a_second_run_in_one_folder_is_refused_and_the_first_goes_on(folder: Path) -> None:
+    with running(folder, "--data", str(folder / "d")) as process:
+        eventually(lambda: "queue default.naps" in (folder / "log").read_text())
+        second = run(folder, "--data", str(folder / "d"))
+        assert second.returncode == 2
+        assert second.stderr.startswith("millgate: error: another millgate dev")
+        assert process.poll() is None
+
+
+def test_ctrl_c_ends_the_wait_for_a_broker_that_is_away(folder: Path) -> None:
+    with running(folder, "--broker", "postgresql://127.0.0.1:1/none") as process:
+        time.sleep(1.5)
+        began = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130
+        assert time.monotonic() - began < 5.0
+    assert "Traceback" not in (folder / "log").read_text()
+
+
 def test_killing_it_leaves_no_process(folder: Path) -> None:
     with running(folder, "--data", str(folder / "d")) as process:
         eventually(lambda: "workers" in (folder / "log").read_text())

@@ -65,10 +65,13 @@ def _run(args: argparse.Namespace) -> int:
     # Imported here: `millgate --help` must not pay for pydantic and YAML.
     from millgate_operator.dev.folder import open_folder
     from millgate_operator.dev.manifests import read
+    from millgate_operator.dev.programs import check_broker
     from millgate_operator.dev.run import Plan, Run
     from millgate_operator.dev.screen import Screen
 
     console: Console = args.console
+    if args.broker is not None:
+        check_broker(args.broker)
     manifests = read(args.file)
     throw_away = args.once is not None or bool(args.arguments) or args.broker is not None
     folder = open_folder(args.file, args.data, throw_away, console.environ)

@@ -1,7 +1,9 @@
-"""The command lines and environments of what `millgate dev` starts: broker, workers, driver. Pure."""
+"""The command lines and environments of what `millgate dev` starts: broker, workers, driver."""
 
 from __future__ import annotations
 
+import shutil
+import socket
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -33,6 +35,28 @@ def broker_program(folder: Path, environ: Mapping[str, str], keep: bool) -> Prog
 def socket_of(folder: Path) -> Path:
     """Where the local broker of a folder listens."""
     return folder / "broker.sock"
+
+
+def check_alone(folder: Path) -> None:
+    """Raise InvalidSettings when another run's broker listens in this folder: two would fight over names of workers."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.settimeout(1.0)
+        try:
+            probe.connect(str(socket_of(folder)))
+        except OSError:
+            return  # no socket, or one that a killed broker has left
+    raise InvalidSettings(
+        f"another millgate dev keeps its tasks in {folder}; end that one, or give this one --data DIR of its own"
+    )
+
+
+def check_broker(url: str) -> None:
+    """Raise InvalidSettings for a broker that other processes cannot reach."""
+    if url.startswith("memory:"):
+        raise InvalidSettings(
+            "--broker: memory:// lives within one process, where no worker could reach it; "
+            "leave --broker out for a local broker"
+        )
 
 
 def local_url(folder: Path, keep: bool) -> str:
@@ -71,13 +95,15 @@ def driver_command(
 ) -> tuple[str, ...] | None:
     """What `--once SCRIPT` and `-- …` come to: the script with its arguments, or a command of its own, or None.
 
-    Raises InvalidSettings for a script that is not there.
+    Raises InvalidSettings for a script or a program that is not there.
     """
     if script is not None:
         for path in (folder / script, Path(script)):
             if path.is_file():
                 return (sys.executable, str(path), *arguments)
         raise InvalidSettings(f"--once: no file {script}, neither in {folder} nor here")
+    if arguments and shutil.which(arguments[0]) is None:
+        raise InvalidSettings(f"-- {arguments[0]}: no such program, neither here nor on PATH")
     return tuple(arguments) or None
 
 

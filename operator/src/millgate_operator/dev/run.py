@@ -56,6 +56,7 @@ class Run:
         self._children = Children()
         self._lanes: list[Lane] = []
         self._interrupts = 0
+        self._up = False  # everything has been started; until then Ctrl-C cannot wait
         self._driver_code: int | None = None
         self._code: int | None = None  # set: the run is over, with this code
         self._changes = Changes(plan.path, code=plan.reload)
@@ -70,6 +71,7 @@ class Run:
         }
         try:
             self._start()
+            self._up = True
             self._work()
             self._drain()
             report.summary(self._screen, self._lanes, self._clock.monotonic() - started)
@@ -88,6 +90,7 @@ class Run:
         home = plan.manifests.folder_of(first)
         command = programs.driver_command(plan.script, plan.arguments, home)
         if plan.url is None:
+            programs.check_alone(plan.folder.path)
             program = programs.broker_program(plan.folder.path, plan.environ, plan.folder.keep)
             self._children.start(BROKER, program.command, program.environ)
         for queue in plan.manifests.queues:
@@ -106,12 +109,16 @@ class Run:
     def _reach(self, broker: Broker) -> None:
         """Set the broker up, once it answers: the one that was just started needs a moment."""
         end = self._clock.monotonic() + _START
+        said = self._plan.url is None
         while True:
             try:
                 if self._plan.url is None:
                     broker.server()  # first: `setup` would start another local broker where none listens yet
                 broker.setup()
-            except BrokerUnavailable:
+            except BrokerUnavailable as error:
+                if not said:
+                    self._screen.say(f"{error} (trying for {_START:.0f}s)")
+                    said = True
                 self._handle(self._children.wait(0.1))
                 gone = self._plan.url is None and BROKER not in self._children
                 if gone or self._clock.monotonic() > end:
@@ -242,6 +249,10 @@ class Run:
     def _interrupted(self, number: int, frame: object) -> None:
         del number, frame
         self._interrupts += 1
+        if (
+            not self._up and self._interrupts == 1
+        ):  # a broker that is away is waited for in one long call
+            raise KeyboardInterrupt
 
 
 def quiet(stats: Stats) -> bool:

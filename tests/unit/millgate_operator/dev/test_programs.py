@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 from pathlib import Path
 
@@ -115,3 +116,24 @@ def test_a_run_that_ends_by_itself_leaves_nothing(tmp_path: Path) -> None:
     named = open_folder(Path("/a"), tmp_path / "data", throw_away=True, environ={})
     named.remove()
     assert named.path.is_dir()
+
+
+def test_a_program_that_is_not_there_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    with pytest.raises(InvalidSettings, match="no-such-program: no such program"):
+        programs.driver_command(None, ("no-such-program", "x"), tmp_path)
+
+
+def test_a_folder_whose_broker_listens_belongs_to_another_run(tmp_path: Path) -> None:
+    programs.check_alone(tmp_path)
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(str(programs.socket_of(tmp_path)))
+        other.listen()
+        with pytest.raises(InvalidSettings, match="another millgate dev"):
+            programs.check_alone(tmp_path)
+    programs.check_alone(tmp_path)  # the socket is still there, nobody listens
+
+
+def test_a_broker_that_workers_could_not_reach_is_refused() -> None:
+    programs.check_broker("postgresql://h/d")
+    with pytest.raises(InvalidSettings, match="--broker"):
+        programs.check_broker("memory://x")
