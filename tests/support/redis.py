@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import itertools
 import os
+import signal
+import socket
 import time
 from pathlib import Path
+from typing import Any
+
+import hiredis
 
 from millgate.brokers import open_broker
 from millgate.brokers.redis import RedisBroker
@@ -49,3 +54,45 @@ class RedisVenue:
         """Close all clients; the keys go with the server."""
         for broker in self._clients:
             broker.close()
+
+
+class Admin:
+    """An administrator's connection to a server, made anew for each command."""
+
+    def __init__(self, port: int, *login: str) -> None:
+        self.port = port
+        self._login = login
+
+    def __call__(self, *command: str | bytes | int) -> Any:
+        """The reply. Raises the server's error."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=10) as sock:
+            reader = hiredis.Reader()
+            requests = [("AUTH", *self._login)] if self._login else []
+            for request in [*requests, command]:
+                sock.sendall(hiredis.pack_command(request))
+                while (reply := reader.gets()) is False:
+                    data = sock.recv(1 << 16)
+                    if not data:
+                        raise ConnectionError("the server closed the connection")
+                    reader.feed(data)
+                if isinstance(reply, hiredis.ReplyError):
+                    raise reply
+        return reply
+
+    def info(self, name: str) -> str:
+        """One line of INFO."""
+        lines = self("INFO").decode().splitlines()
+        return dict(line.split(":", 1) for line in lines if ":" in line).get(name, "")
+
+    def kill(self) -> None:
+        """End the server the way a crash does."""
+        os.kill(int(self.info("process_id")), signal.SIGKILL)
+
+    def freeze(self, seconds: float) -> None:
+        """Let the server stand still for a while."""
+        process = int(self.info("process_id"))
+        os.kill(process, signal.SIGSTOP)
+        try:
+            time.sleep(seconds)
+        finally:
+            os.kill(process, signal.SIGCONT)

@@ -34,6 +34,7 @@ class Verdict:
 
 #: First word of the server's answer → error, advice, again, elsewhere.
 _WORDS: Final[dict[str, tuple[type[MillgateError], str, bool, bool]]] = {
+    "NOSCRIPT": (BrokerUnavailable, "the server forgot a script while it was loaded", True, False),
     "LOADING": (BrokerUnavailable, "the server is loading its data", True, False),
     "BUSY": (
         BrokerUnavailable,
@@ -102,7 +103,7 @@ def judge(text: str, endpoint: str, verb: str) -> Verdict:
     if ours and ours[1] in _OURS:
         return Verdict(_our_own(ours[1], ours[2]))
     word = text.split(" ", 1)[0]
-    if word in ("ERR", "NOSCRIPT", "EXECABORT"):
+    if word in ("ERR", "EXECABORT"):
         word = _inner(text) or word
     if word in _WORDS:
         kind, advice, again, elsewhere = _WORDS[word]

@@ -7,7 +7,7 @@ local COMMANDS = {
   { 'HSET', key, 'f', 1 }, { 'HGET', key, 'f' }, { 'HMGET', key, 'f' }, { 'HGETALL', key }, { 'HEXISTS', key, 'f' },
   { 'HINCRBY', key, 'f', 1 }, { 'HLEN', key }, { 'HRANDFIELD', key, 1 }, { 'HDEL', key, 'f' },
   { 'RPUSH', key, 1 }, { 'DEL', key },
-  { 'SADD', key, 1 }, { 'SCARD', key }, { 'SISMEMBER', key, 1 }, { 'SMISMEMBER', key, 1 }, { 'SMEMBERS', key },
+  { 'SADD', key, 1 }, { 'SCARD', key }, { 'SISMEMBER', key, 1 }, { 'SMISMEMBER', key, 1 },
   { 'SRANDMEMBER', key, 1 }, { 'SREM', key, 1 },
   { 'ZADD', key, 1, 'm' }, { 'ZCARD', key }, { 'ZMSCORE', key, 'm' }, { 'ZRANGE', key, 0, 0 },
   { 'ZRANGEBYSCORE', key, 0, 1 }, { 'ZRANK', key, 'm' }, { 'ZREVRANGE', key, 0, 0 },
