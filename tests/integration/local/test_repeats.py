@@ -66,6 +66,29 @@ def test_a_repeated_claim_is_answered_the_same_also_by_a_brokerd_that_was_killed
     broker.close()
 
 
+def test_a_call_that_comes_after_its_caller_gave_it_up_is_not_carried_out(daemon: Daemon) -> None:
+    daemon.start()
+    broker = daemon.client()
+    worker = a_worker()
+    broker.register(worker, an_info())
+    broker.publish(some_messages(3))
+    claim: tuple[Any, ...] = ("claim", values.from_worker(worker), values.from_ask(Ask(n=1)), [])
+    quick, slow = linked(daemon), linked(daemon)
+    assert len(said(quick, 5, *claim)[1][0]) == 1
+    said(quick, 6, "pause", "other", True, settled=6)
+    assert said(slow, 5, *claim)[1] == "BrokerUnavailable"  # the repeat, held up on its way
+    assert broker.stats().topics["default"].leased == 1
+    quick.close()
+    slow.close()
+    daemon.end()  # leaves a snapshot, which knows it too
+    daemon.start()
+    again = linked(daemon)
+    assert said(again, 5, *claim)[1] == "BrokerUnavailable"
+    assert broker.stats().topics["default"].leased == 1
+    again.close()
+    broker.close()
+
+
 def test_answers_that_have_arrived_are_forgotten(daemon: Daemon) -> None:
     daemon.start()
     link = linked(daemon)

@@ -14,7 +14,7 @@ from typing import Any, Final
 from millgate.brokers.core import Core
 from millgate.brokers.local import frames, verbs
 from millgate.brokers.local.handshake import Caller
-from millgate.errors import BrokerError, MillgateError, NotDecodable
+from millgate.errors import BrokerError, BrokerUnavailable, MillgateError, NotDecodable
 
 #: Seconds for which a silent caller's last answers are kept: far more than the deadline of any call.
 MEMORY: Final = 300.0
@@ -52,17 +52,22 @@ class Call:
 class Remembered:
     """The answers that one caller may not have got."""
 
-    __slots__ = ("answers", "seen")
+    __slots__ = ("answers", "seen", "settled")
 
-    def __init__(self, seen: float, answers: dict[int, bytes] | None = None) -> None:
+    def __init__(
+        self, seen: float, answers: dict[int, bytes] | None = None, settled: int = 0
+    ) -> None:
         self.seen = seen
         self.answers = answers or {}
+        #: The caller waits for no answer to a call before this number: such a call comes late, and is not carried out.
+        self.settled = settled
 
     def keep(self, call: Call, answer: bytes, now: float) -> None:
         """Add one, and forget those that have arrived."""
         self.seen = now
         answers = self.answers
-        for number in [number for number in answers if number < call.settled]:
+        self.settled = max(self.settled, call.settled)
+        for number in [number for number in answers if number < self.settled]:
             del answers[number]
         answers[call.number] = answer
         if len(answers) > _ANSWERS:
@@ -92,11 +97,13 @@ class Engine:
         self.apply(now, Caller(client, queue), Call.read(payload))
 
     def apply(self, now: float, caller: Caller, call: Call) -> bytes:
-        """Carry a call out, unless it was; the answer's frame."""
+        """Carry a call out, unless it was, or its caller has given it up; the answer's frame."""
         self.now = now
         known = self._callers.pop(caller.client, None) or Remembered(now)
         self._callers[caller.client] = known
         answer = known.answers.get(call.number)
+        if answer is None and call.number < known.settled:
+            return failure(call.number, BrokerUnavailable("its caller had given this call up"))
         if answer is None:
             if caller.queue not in self.queues:
                 # Nobody's tokens of an earlier life of this queue may be valid in this one.
@@ -117,14 +124,16 @@ class Engine:
     def dump(self) -> bytes:
         """The whole state, for a snapshot."""
         queues = {name: core.dump() for name, core in self.queues.items()}
-        callers = [[client, one.seen, one.answers] for client, one in self._callers.items()]
+        callers = [
+            [client, one.seen, one.answers, one.settled] for client, one in self._callers.items()
+        ]
         return frames.pack_state([self.now, queues, callers])
 
     def load(self, data: bytes) -> None:
         """Take over what `dump` gave. Raises NotDecodable."""
         self.now, queues, callers = frames.unpack_state(data)
         self.queues = {name: Core.load(value) for name, value in queues.items()}
-        self._callers = {client: Remembered(seen, answers) for client, seen, answers in callers}
+        self._callers = {client: Remembered(*known) for client, *known in callers}
 
     def _answer(self, now: float, core: Core, call: Call, table: verbs.Table) -> bytes:
         try:
