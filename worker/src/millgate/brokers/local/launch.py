@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import select
 import subprocess
@@ -39,7 +40,7 @@ def ensure(address: Address, clock: Clock, deadline: float) -> None:
 
     Raises BrokerUnavailable, BrokerTimeout, ForeignPeer, AuthFailed, SchemaTooNew and the like.
     """
-    end = clock.monotonic() + max(deadline, address.probe_timeout)
+    end = clock.monotonic() + deadline
     try:
         _report(address, _joined(address, clock, end))
     except (BrokerTimeout, BrokerRefused) as error:
@@ -49,7 +50,7 @@ def ensure(address: Address, clock: Clock, deadline: float) -> None:
 
 def _joined(address: Address, clock: Clock, end: float) -> Mapping[str, Any]:
     try:
-        return probe(address, clock)
+        return probe(address, clock, end)
     except Absent as absent:
         if not address.place.here or address.tls:
             raise BrokerUnavailable(
@@ -57,18 +58,19 @@ def _joined(address: Address, clock: Clock, end: float) -> Mapping[str, Any]:
             ) from absent
     with _alone(address, clock, end):
         with suppress(Absent):
-            return probe(address, clock)  # somebody was quicker
+            return probe(address, clock, end)  # somebody was quicker
         _start(address, clock, end)
-        return probe(address, clock)
+        return probe(address, clock, end)
 
 
-def probe(address: Address, clock: Clock) -> Mapping[str, Any]:
-    """What the broker at `address` says of itself.
+def probe(address: Address, clock: Clock, end: float = math.inf) -> Mapping[str, Any]:
+    """What the broker at `address` says of itself, before `end` (monotonic seconds) and within the probe's timeout.
 
-    Raises Absent when nobody listens, BrokerTimeout when who listens does not answer within the probe's timeout,
-    ForeignPeer when it is no broker, AuthFailed when it has another key.
+    Raises Absent when nobody listens, BrokerTimeout when who listens does not answer in time, ForeignPeer when it is
+    no broker, AuthFailed when it has another key.
     """
-    end = clock.monotonic() + address.probe_timeout
+    begun = clock.monotonic()
+    end = min(end, begun + address.probe_timeout)
     caller = handshake.Caller("probe", "probe")
     hangups = 0
     while True:
@@ -76,7 +78,7 @@ def probe(address: Address, clock: Clock) -> Mapping[str, Any]:
             link = connect(address, caller, clock, end)
         except BrokerTimeout as error:
             raise BrokerTimeout(
-                f"something listens at {address.place} but did not say within {address.probe_timeout:g} s"
+                f"something listens at {address.place} but did not say within {end - begun:.3g} s"
                 " that it is a broker; stop it, or use another address"
             ) from error
         except ForeignPeer as error:

@@ -40,6 +40,7 @@ class Session:
         self.clock = clock
         self._queue = queue
         self._closed = False
+        self._grace = min(_GRACE, deadline)
         # A socket of this machine cannot lose its other end without notice.
         self._park = _PARK if address.place.path is None else math.inf
         self._fresh()
@@ -49,7 +50,7 @@ class Session:
         """Ask the broker, again if need be, and answer what it answered. Raises its errors, or BrokerUnavailable."""
         number, payload = self._begin(verb, args)
         end = self.clock.monotonic() + self.deadline
-        patience = max(1.0, self.deadline / 3)
+        patience = min(max(1.0, self.deadline / 3), self.deadline / 2)  # time for a repeat is left
         try:
             return self._repeat(number, payload, end, patience)
         finally:
@@ -154,14 +155,14 @@ class Session:
             link.send(payload, connected)
             if (
                 waker is not None
-                and not link.readable(waker.fileno(), end + _GRACE)
+                and not link.readable(waker.fileno(), end + self._grace)
                 and waker.rung()
             ):
                 # The broker forgets the parked call when the next one comes in on this connection.
                 waker.ring()
                 self._give(link)
                 return None
-            answer = _awaited(link, number, end + _GRACE)
+            answer = _awaited(link, number, end + self._grace)
         except BaseException:
             link.close()
             self._drop_idle()
