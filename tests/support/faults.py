@@ -6,6 +6,7 @@ A fault hits the next request that fits (`arm`), or every connection at once (`s
 
 from __future__ import annotations
 
+import select
 import socket
 import struct
 import threading
@@ -137,6 +138,15 @@ class FaultProxy:
         """How many clients are connected now."""
         with self.changed:
             return len(self._connections)
+
+    @property
+    def abandoned(self) -> int:
+        """How many clients have hung up while something of theirs was still on its way."""
+        with self.changed:
+            poll = select.poll()
+            for connection in self._connections:
+                poll.register(connection.client, select.POLLRDHUP)
+            return len(poll.poll(0))
 
     def arm(
         self, fault: Fault, *, count: int = 1, match: bytes | Callable[[bytes], bool] = b""
