@@ -25,21 +25,29 @@ class FullJournal:
     def __init__(self) -> None:
         self.full = False
         self.kept: list[bytes] = []
+        self.synced: list[bool] = []
 
-    def append(self, records: list[bytes]) -> None:
+    def append(self, records: list[bytes], *, on_disk: bool = True) -> None:
         if self.full:
             raise BrokerUnavailable("no room")
         self.kept += records
+        self.synced.append(on_disk)
 
 
 class Office:
     """A desk with peers that are only names, and a clock turned by hand."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, one_host: bool = False) -> None:
         self.engine, self.journal = Engine(), FullJournal()
         self.answers: dict[str, list[Any]] = {}
         self.now, self.number = 1_000_000.0, 0
-        self.desk = Desk(self.engine, self.journal, self.send, lambda: {"pid": 7})  # type: ignore[arg-type]
+        self.desk = Desk(
+            self.engine,
+            self.journal,  # type: ignore[arg-type]
+            self.send,
+            lambda: {"pid": 7},
+            one_host=one_host,
+        )
 
     def send(self, connection: Any, payload: bytes) -> None:
         self.answers.setdefault(connection, []).append(frames.unpack(payload)[1:])
@@ -211,3 +219,19 @@ def test_verbs_that_nobody_knows_and_arguments_that_make_no_sense_are_refused(
     assert office.do("c", "wait_for_work", "nonsense")[0][0] == "BrokerError"
     assert office.do("c", "wait", ["x"], None)[0][0] == "BrokerError"
     assert office.do("c", "server") == [[{"pid": 7}]]
+
+
+@pytest.mark.parametrize("one_host", [True, False])
+def test_who_works_on_what_is_kept_through_a_power_cut_only_where_workers_outlive_it(
+    one_host: bool,
+) -> None:
+    office = Office(one_host=one_host)
+    worker = values.from_worker(a_worker("w"))
+    office.publish(1)
+    office.do("w", "register", worker, values.from_info(an_info()))
+    [claim] = office.do("w", "claim", worker, values.from_ask(Ask(n=1)), [])[0][0][0]
+    assert office.journal.synced == [True, not one_host, not one_host]
+    ack = values.from_settlement(Ack(Claim(*claim).ref))
+    office.do("w", "claim", worker, values.from_ask(Ask(n=1)), [ack])
+    assert office.journal.synced[-1]
+    assert len(office.journal.kept) == 4

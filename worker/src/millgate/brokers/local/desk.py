@@ -22,6 +22,7 @@ from millgate.errors import BrokerError, BrokerUnavailable, UnsupportedByBroker
 _WAIT_FOR_WORK: Final = "wait_for_work"
 _WAIT: Final = "wait"
 _SERVER: Final = "server"
+_SETTLEMENTS: Final = 2  # the place of what a claim settles, among its arguments
 #: Seconds after which all are woken for what the few that were woken have left.
 _SECOND_LOOK: Final = 0.2
 _SOON: Final = 0.001
@@ -51,7 +52,10 @@ class Desk:
         journal: Journal | None,
         send: Send,
         info: Callable[[], dict[str, Any]],
+        *,
+        one_host: bool = False,
     ) -> None:
+        self._one_host = one_host  # whether a machine that fails takes all workers along
         self._engine = engine
         self._journal = journal
         self._send = send
@@ -124,7 +128,8 @@ class Desk:
         ]
         try:
             if records:
-                self._journal.append(records)
+                on_disk = not (self._one_host and all(_of_workers_only(came) for came in writes))
+                self._journal.append(records, on_disk=on_disk)
         except BrokerUnavailable as error:
             for came in writes:
                 self._send(came.connection, failure(came.call.number, error))
@@ -216,3 +221,14 @@ class Desk:
         ends = self._ends
         while ends and (ends[0][0] <= monotonic or ends[0][2].gone):
             self._answer(heapq.heappop(ends)[2], None)
+
+
+def _of_workers_only(came: Came) -> bool:
+    """Whether a call changes nothing but who works on what: on one host, that ends when the host does.
+
+    After a power cut no worker is left that a claim could be kept from; that it was made need not be known.
+    """
+    call = came.call
+    if call.verb == "claim":
+        return not (len(call.args) > _SETTLEMENTS and call.args[_SETTLEMENTS])
+    return call.verb in ("register", "extend")

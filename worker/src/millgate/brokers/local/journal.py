@@ -79,8 +79,11 @@ class Journal:
         except OSError as error:
             raise BrokerRefused(f"cannot write in {self.folder}: {error.strerror}") from error
 
-    def append(self, records: Sequence[bytes]) -> None:
-        """Store records, all or none, on the disk itself. Raises BrokerUnavailable: nothing is stored."""
+    def append(self, records: Sequence[bytes], *, on_disk: bool = True) -> None:
+        """Store records, all or none: on the disk itself, or (not `on_disk`) where they outlive this process only.
+
+        Raises BrokerUnavailable: nothing is stored.
+        """
         parts: list[bytes] = []
         chain = self._chain
         for record in records:
@@ -91,7 +94,8 @@ class Journal:
             done = 0
             while done < len(data):
                 done += os.pwrite(self._file, data[done:], self._end + done)
-            os.fdatasync(self._file)
+            if on_disk:
+                os.fdatasync(self._file)
         except OSError as error:
             # What is left behind cannot be read as records: the next ones' checksums do not follow from it.
             with suppress(OSError):

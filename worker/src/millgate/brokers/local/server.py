@@ -54,7 +54,8 @@ class Server:
         self._journal = journal
         self._clock = clock
         self._steady = Steady(clock, engine.now)
-        self._desk = Desk(engine, journal, self._send, self._say)
+        one_host = listener.family == socket.AF_UNIX
+        self._desk = Desk(engine, journal, self._send, self._say, one_host=one_host)
         self._selector = selectors.DefaultSelector()
         self._connections: set[Connection] = set()
         self._watched: set[Connection] = set()  # those that must move within a time
