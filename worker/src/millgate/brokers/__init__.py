@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
@@ -44,7 +45,9 @@ def open_broker(url: str, *, queue: str = DEFAULT_QUEUE, deadline: float = DEADL
         )
     scheme = urlsplit(url).scheme
     if scheme not in SCHEMES:
-        known = ", ".join(f"{name}://" for name in SCHEMES)
+        known = ", ".join(
+            f"{name}://" for name, (module, _) in SCHEMES.items() if find_spec(module)
+        )
         raise InvalidSettings(f"broker URL {redact(url)!r}: unknown scheme; use one of {known}")
     name, extra = SCHEMES[scheme]
     try:
@@ -70,4 +73,7 @@ def redact(url: str) -> str:
         userinfo, _, host = netloc.rpartition("@")
         user, colon, _ = userinfo.partition(":")
         netloc = f"{user}{':***' if colon else ''}@{host}"
-    return parts._replace(netloc=netloc, query=query).geturl()
+    shown = parts._replace(netloc=netloc, query=query).geturl()
+    if url.startswith(f"{parts.scheme}://") and not netloc:  # which urlsplit forgets: local:///path
+        return f"{parts.scheme}://{shown.partition(':')[2].removeprefix('//')}"
+    return shown

@@ -1,0 +1,28 @@
+"""URLs of brokers: what is refused, and what may be shown of one."""
+
+from __future__ import annotations
+
+import pytest
+
+from millgate.brokers import open_broker, redact
+from millgate.errors import InvalidSettings
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://u:secret@h:5/d?sslmode=require", "postgresql://u:***@h:5/d?sslmode=require"),
+        ("postgresql:///d?password=secret&host=h", "postgresql:///d?password=***&host=h"),
+        ("local:///path/q.sock?journal=on", "local:///path/q.sock?journal=on"),
+        ("local://", "local://"),
+        ("memory://", "memory://"),
+    ],
+)
+def test_a_url_is_shown_as_it_was_written_without_its_password(url: str, shown: str) -> None:
+    assert redact(url) == shown
+
+
+def test_an_unknown_scheme_names_those_that_can_be_used() -> None:
+    with pytest.raises(InvalidSettings, match="local://, postgres://") as refused:
+        open_broker("https://h")
+    assert "memory://" in str(refused.value)
