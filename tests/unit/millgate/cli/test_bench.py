@@ -27,6 +27,7 @@ def test_a_table_says_the_same(shell: Shell) -> None:
     shell.clock = SystemClock()
     assert shell("bench", "--broker", "memory://", "--tasks", "200", "--samples", "10") == 0
     assert "drained per second" in shell.out
+    assert "? MB" in shell.out
 
 
 @pytest.mark.parametrize("flags", [("--tasks", "5"), ("--children", "0"), ("--samples", "1")])

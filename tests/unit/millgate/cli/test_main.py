@@ -154,3 +154,37 @@ def test_the_broker_may_be_named_in_a_file(shell: Shell, tmp_path: Path) -> None
 def test_a_password_in_a_wrong_url_is_not_printed(shell: Shell) -> None:
     assert shell("status", "--broker", "postgre://bob:s3cret@db/x") == 2
     assert "s3cret" not in shell.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("send", "work", "extra"), "unrecognized arguments: extra (see millgate send --help)"),
+        (
+            ("dead", "list", "extra"),
+            "unrecognized arguments: extra (see millgate dead list --help)",
+        ),
+        (("staus",), "'staus' is no command; did you mean status? there are worker, "),
+        (("status", "--deadline", "0"), "'0' is no time at all"),
+        (("status", "--watch", "0"), "'0' is no time at all"),
+        (("send", "work", "--attempts", "0"), "give 1 (no retry) or more"),
+        (("send", "work", "--timeout", "0"), "'0' is no time at all"),
+        (("tasks", "--limit", "0"), "--limit: at least 1"),
+        (("dead", "list", "--limit", "-1"), "--limit: at least 1"),
+        (("send", "work", "--lines", "/none"), "cannot read /none: No such file or directory\n"),
+    ],
+)
+def test_a_complaint_says_what_to_do(shell: Shell, arguments: tuple[str, ...], words: str) -> None:
+    assert shell(*arguments) == 2
+    assert words in shell.err
+    assert shell.err.count("\n") == 1
+
+
+def test_a_memory_broker_of_no_one_is_refused_not_fed(shell: Shell) -> None:
+    assert shell("send", "work", "--broker", "memory://") == 2
+    assert "memory:// lives within one process" in shell.err
+
+
+def test_the_overview_says_what_every_command_does(shell: Shell) -> None:
+    shell("--help")
+    assert "from millgate-operator" not in shell.err + shell.out

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from millgate.brokers import open_broker
 from millgate.brokers.base import Ask, State
 from millgate.fleet import WorkerInfo, WorkerRef
 from millgate.outcome import Failure, Reason
@@ -153,6 +154,7 @@ def test_the_last_slot_of_each_schedule_is_shown(shell: Shell) -> None:
 
 
 def test_commands_act_on_the_queue_that_is_named(shell: Shell) -> None:
+    open_broker(shell.url, queue="other").setup()
     shell.json("send", "work", "--queue", "other")
     assert shell.json("tasks") == []
     shell.environ["MILLGATE_QUEUE"] = "other"

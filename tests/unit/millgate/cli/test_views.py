@@ -46,6 +46,11 @@ def test_status_shows_topics_and_workers_on_one_screen(
     assert any(line.startswith("busy-worker") for line in lines)
 
 
+def test_status_names_the_queue_it_looks_at(shell: Shell) -> None:
+    shell("status")
+    assert " · queue millgate · 0 workers" in shell.out
+
+
 def test_status_as_json_has_the_numbers(shell: Shell, sent: Callable[..., str]) -> None:
     sent("--topic", "mail")
     sent("--topic", "mail")
@@ -195,6 +200,21 @@ def test_why_names_every_reason_that_holds() -> None:
     reasons = " / ".join(topic_reasons("t", stats, configuration))
     for part in ("paused", "no worker", "5 of 5"):
         assert part in reasons
+
+
+def test_why_blames_no_rate_for_what_is_paused() -> None:
+    stats = Stats(topics={"t": TopicStats(waiting=3, claimable=0, paused=True)}, workers=(a_row(),))
+    configuration = Configuration(topics={"t": TopicPolicy("t", rate=Rate(1, 60.0))})
+    (reason,) = topic_reasons("t", stats, configuration)
+    assert "paused" in reason
+
+
+def test_why_names_tasks_that_no_app_has() -> None:
+    beat = Beat(detail={"unknown": {"shop.tasks.gret": 3}})
+    stats = Stats(topics={"t": TopicStats(delayed=1)}, workers=(a_row(beat=beat),))
+    assert "shop.tasks.gret" in topic_reasons("t", stats, Configuration())[0]
+    delayed = TaskState("x", State.DELAYED, topic="t")
+    assert "shop.tasks.gret" in task_reasons(delayed, stats, Configuration())[1]
 
 
 @pytest.mark.parametrize(

@@ -249,9 +249,19 @@ class MemoryBroker:
 
 def open(url: str, queue: str, deadline: float) -> MemoryBroker:  # noqa: A001, ARG001 -- as every driver
     """`memory://`: a queue of its own; `memory://NAME`: the one of that name in this process."""
-    parts = urlsplit(url)
-    name = parts.netloc + parts.path
+    name = _name(url)
     if not name:
         return MemoryBroker()
     with _shared_lock:
         return MemoryBroker(_shared.setdefault((name, queue), Shared()))
+
+
+def there(url: str, queue: str) -> bool:
+    """Whether somebody in this process has opened the queue that the URL names."""
+    with _shared_lock:
+        return (_name(url), queue) in _shared
+
+
+def _name(url: str) -> str:
+    parts = urlsplit(url)
+    return parts.netloc + parts.path

@@ -61,8 +61,10 @@ COMMANDS: Final = {
 }
 
 
-#: Commands that other distributions bring, and what installs them.
-ELSEWHERE: Final = {"dev": "millgate[dev]"}
+#: Commands that other distributions bring; in place of a module, what installs them.
+ELSEWHERE: Final = {
+    "dev": Command("millgate[dev]", "run TaskQueue and Topic manifests on this machine")
+}
 
 
 class Parser(argparse.ArgumentParser):
@@ -70,6 +72,13 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise InvalidSettings(f"{message} (see {self.prog} --help)")
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As argparse, but what a command does not know is its own complaint and names its own help."""
+        known, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return known, unknown
 
 
 def main(argv: Sequence[str] | None = None, console: Console | None = None) -> int:
@@ -151,11 +160,22 @@ def _add(subparsers: Any, name: str | None) -> None:
         others[name].load()(subparsers)
         return
     if name in ELSEWHERE:
-        raise InvalidSettings(f"{name} is not installed: pip install '{ELSEWHERE[name]}'")
-    for known, command in COMMANDS.items():  # --help, or a word that is no command
+        raise InvalidSettings(f"{name} is not installed: pip install '{ELSEWHERE[name].module}'")
+    if name is not None:
+        raise InvalidSettings(_no_command(name, [*COMMANDS, *sorted(others)]))
+    for known, command in COMMANDS.items():  # --help
         subparsers.add_parser(known, help=command.help)
     for known in sorted(others):
-        subparsers.add_parser(known, help=f"from {others[known].dist.name}")
+        text = ELSEWHERE[known].help if known in ELSEWHERE else f"from {others[known].dist.name}"
+        subparsers.add_parser(known, help=text)
+
+
+def _no_command(name: str, known: Sequence[str]) -> str:
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, known, n=1)
+    hint = f"did you mean {close[0]}? " if close else ""
+    return f"{name!r} is no command; {hint}there are {', '.join(known)} (see millgate --help)"
 
 
 def _load(module: str) -> Any:

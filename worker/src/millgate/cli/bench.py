@@ -115,12 +115,19 @@ def _table(measured: Measured) -> Table:
         ("queued one by one per second", f"{measured.enqueue_per_s:,.0f}"),
         ("queued in bulk per second", f"{measured.bulk_enqueue_per_s:,.0f}"),
         ("idle latency p50 / p99", f"{_ms(measured, 'p50')} / {_ms(measured, 'p99')} ms"),
-        ("memory supervisor + child", f"{rss.get('supervisor')} + {rss.get('child')} MB"),
-        ("CPU per task", f"{measured.cpu_us_per_task:.1f} µs"),
+        (
+            "memory supervisor + child",
+            f"{_known(rss.get('supervisor'))} + {_known(rss.get('child'))} MB",
+        ),
+        ("CPU per task", f"{_known(measured.cpu_us_per_task)} µs"),
         ("machine", " ".join(str(value) for value in measured.machine.values())),
         ("versions", ", ".join(f"{name} {text}" for name, text in measured.versions.items())),
     ]
     return Table(("MEASURED", "VALUE"), rows)
+
+
+def _known(value: float | None) -> str:
+    return "?" if value is None else f"{value:.1f}"
 
 
 def _ms(measured: Measured, name: str) -> str:

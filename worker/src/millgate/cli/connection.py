@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from millgate.brokers import DEFAULT_QUEUE, open_broker
+from millgate.brokers import DEFAULT_QUEUE, memory, open_broker
 from millgate.brokers.base import DEADLINE, Broker
 from millgate.cli.console import Console
 from millgate.errors import InvalidInput, InvalidSettings
@@ -27,7 +27,7 @@ def add_broker(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--deadline",
         metavar="TIME",
-        type=duration,
+        type=positive,
         default=DEADLINE,
         help=f"most time for one call to the broker (default {DEADLINE:.0f}s)",
     )
@@ -37,6 +37,10 @@ def add_broker(parser: argparse.ArgumentParser) -> None:
 def connected(args: argparse.Namespace) -> Iterator[Broker]:
     """The broker that the flags name, closed afterwards. Raises InvalidSettings when none is named."""
     url, queue = target(args)
+    if url.startswith("memory:") and not memory.there(url, queue):
+        raise InvalidSettings(
+            "memory:// lives within one process, and this command is one of its own; use local:// or a server"
+        )
     broker = open_broker(url, queue=queue, deadline=args.deadline)
     try:
         yield broker
@@ -62,6 +66,14 @@ def duration(text: str) -> float:
         return parse_duration(float(text) if text.replace(".", "", 1).isdigit() else text)
     except InvalidInput as error:
         raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def positive(text: str) -> float:
+    """An argparse type: a duration above 0."""
+    seconds = duration(text)
+    if seconds <= 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time at all; write it like 10s or 1m")
+    return seconds
 
 
 def _from_file(console: Console) -> str | None:

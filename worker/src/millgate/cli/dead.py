@@ -11,6 +11,7 @@ from millgate.brokers.base import Broker, DeadLetter
 from millgate.cli.connection import add_broker, connected
 from millgate.cli.output import Table, add_format, brief, emit, payload
 from millgate.cli.purge import add_yes, agreed
+from millgate.cli.topics import remark_unknown, topic_name
 from millgate.errors import EXIT_FAILED, EXIT_OK, InvalidSettings
 
 #: Dead letters fetched in one call.
@@ -20,9 +21,9 @@ _PAGE = 100
 def add(subparsers: Any) -> None:
     """Enter the command and its four verbs."""
     parser = subparsers.add_parser("dead", help="list, show, replay or purge dead letters")
-    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    verbs = parser.add_subparsers(dest="verb", metavar="{list,show,replay,purge}", required=True)
     listing = _verb(verbs, "list", _list, "Newest first.")
-    listing.add_argument("--topic")
+    listing.add_argument("--topic", type=topic_name, help="only of this topic")
     listing.add_argument("--limit", type=int, default=_PAGE, help="default: %(default)s")
     listing.add_argument("--after", metavar="ID", help="go on after this one")
     _verb(verbs, "show", _show, "One, whole: call, counts, failure, traceback.").add_argument("id")
@@ -45,12 +46,15 @@ def _verb(verbs: Any, name: str, run: Any, text: str) -> argparse.ArgumentParser
 
 def _selection(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("id", nargs="*")
-    parser.add_argument("--topic", help="all of this topic")
+    parser.add_argument("--topic", type=topic_name, help="all of this topic")
     parser.add_argument("--all", action="store_true", help="all of the queue")
 
 
 def _list(args: argparse.Namespace) -> int:
+    if args.limit < 1:
+        raise InvalidSettings("--limit: at least 1")
     with connected(args) as broker:
+        remark_unknown(args.console, broker, _named(args))
         letters = list(_letters(broker, args.topic, args.limit, args.after))
     emit(args.console, args.output, [_plain(letter) for letter in letters], _table(letters))
     return EXIT_OK
@@ -60,7 +64,7 @@ def _show(args: argparse.Namespace) -> int:
     with connected(args) as broker:
         letter = broker.dead_letter(args.id)
     if letter is None:
-        args.console.say(f"millgate: no dead letter {args.id}")
+        args.console.say(f"millgate: error: no dead letter {args.id}")
         return EXIT_FAILED
     emit(args.console, args.output, _plain(letter), Table(("FIELD", "VALUE"), _fields(letter)))
     if args.output == "table" and letter.failure is not None and letter.failure.traceback:
@@ -71,6 +75,7 @@ def _show(args: argparse.Namespace) -> int:
 def _replay(args: argparse.Namespace) -> int:
     _check_selection(args)
     with connected(args) as broker:
+        remark_unknown(args.console, broker, _named(args))
         ids = args.id or [letter.id for letter in _letters(broker, args.topic, None, None)]
         replayed = [
             name
@@ -90,11 +95,16 @@ def _purge(args: argparse.Namespace) -> int:
     what = f"{len(args.id)} dead letters" if args.id else "all dead letters"
     where = f" of topic {args.topic}" if args.topic else ""
     with connected(args) as broker:
+        remark_unknown(args.console, broker, _named(args))
         if not agreed(args, f"Forget {what}{where} for good?"):
             return EXIT_FAILED
         removed = broker.purge_dead(args.topic, args.id or None)
     emit(args.console, args.output, {"removed": removed}, Table(("REMOVED",), [(str(removed),)]))
     return EXIT_FAILED if args.id and removed < len(set(args.id)) else EXIT_OK
+
+
+def _named(args: argparse.Namespace) -> list[str]:
+    return [] if args.topic is None else [args.topic]
 
 
 def _check_selection(args: argparse.Namespace) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from millgate.cli.connection import add_broker, connected
 from millgate.cli.output import Table, add_format, emit
+from millgate.cli.topics import remark_unknown, topic_name
 from millgate.errors import EXIT_OK
 
 
@@ -17,7 +18,7 @@ def add(subparsers: Any) -> None:
         ("resume", False, "Let topics be claimed again that `millgate pause` stopped."),
     ):
         parser = subparsers.add_parser(name, help=text, description=text)
-        parser.add_argument("topic", nargs="+")
+        parser.add_argument("topic", nargs="+", type=topic_name, help="a topic, by its whole name")
         add_broker(parser)
         add_format(parser)
         parser.set_defaults(run=_run, paused=paused)
@@ -25,6 +26,7 @@ def add(subparsers: Any) -> None:
 
 def _run(args: argparse.Namespace) -> int:
     with connected(args) as broker:
+        remark_unknown(args.console, broker, args.topic)
         for topic in args.topic:
             broker.pause(topic, args.paused)
         declared = broker.configuration()

@@ -9,6 +9,7 @@ from millgate.brokers.base import State
 from millgate.cli.connection import add_broker, connected
 from millgate.cli.console import Console
 from millgate.cli.output import Table, add_format, emit
+from millgate.cli.topics import remark_unknown, topic_name
 from millgate.errors import EXIT_FAILED, EXIT_OK, InvalidSettings
 
 _STATES = (State.WAITING, State.DELAYED)
@@ -21,7 +22,7 @@ def add(subparsers: Any) -> None:
         help="remove a topic's waiting and delayed tasks",
         description="Removes tasks for good. Dead letters have a command of their own: millgate dead purge.",
     )
-    parser.add_argument("topic")
+    parser.add_argument("topic", type=topic_name)
     parser.add_argument(
         "--state",
         action="append",
@@ -53,6 +54,7 @@ def _run(args: argparse.Namespace) -> int:
     states = [State(name) for name in args.state] if args.state else list(_STATES)
     names = " and ".join(state.value for state in states)
     with connected(args) as broker:
+        remark_unknown(args.console, broker, [args.topic])
         if not agreed(args, f"Remove all {names} tasks of topic {args.topic}?"):
             return EXIT_FAILED
         removed = broker.purge(args.topic, states)

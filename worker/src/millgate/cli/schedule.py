@@ -14,7 +14,11 @@ from millgate.errors import EXIT_OK
 
 def add(subparsers: Any) -> None:
     """Enter the command."""
-    parser = subparsers.add_parser("schedule", help="the last slot that each schedule fired")
+    parser = subparsers.add_parser(
+        "schedule",
+        help="the last slot that each schedule fired",
+        description="Schedules that have fired at least once, in the whole fleet. Which there are is in the apps.",
+    )
     add_broker(parser)
     add_format(parser)
     parser.set_defaults(run=_run)

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from millgate.brokers.base import MAX_BATCH, Broker
-from millgate.cli.connection import add_broker, connected, duration
+from millgate.cli.connection import add_broker, connected, duration, positive
 from millgate.cli.console import Console
 from millgate.cli.output import Table, add_format, emit
 from millgate.cli.show import ended, report, wait_all
+from millgate.cli.topics import topic_name
 from millgate.codec import encode_call
 from millgate.errors import EXIT_OK, InvalidInput, InvalidSettings
 from millgate.ids import new_id
@@ -36,7 +37,9 @@ def add(subparsers: Any) -> None:
         metavar="FILE",
         help="send one task for each line of FILE, a JSON array of arguments each; - is standard input",
     )
-    parser.add_argument("--topic", default=DEFAULT_TOPIC, help="default: %(default)s")
+    parser.add_argument(
+        "--topic", type=topic_name, default=DEFAULT_TOPIC, help="default: %(default)s"
+    )
     _add_options(parser)
     parser.add_argument(
         "--wait",
@@ -63,9 +66,9 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--unique", metavar="TEXT", help="queue nothing while another has TEXT")
     parser.add_argument("--result-ttl", type=duration, metavar="TIME", help="keep the result")
     parser.add_argument(
-        "--attempts", type=int, help="bound on failed runs, in place of the topic's"
+        "--attempts", type=_attempts, help="bound on failed runs, in place of the topic's"
     )
-    parser.add_argument("--timeout", type=duration, metavar="TIME", help="hard timeout of a run")
+    parser.add_argument("--timeout", type=positive, metavar="TIME", help="hard timeout of a run")
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -104,7 +107,9 @@ def _messages(args: argparse.Namespace, now: float) -> Iterator[Message]:
     if args.id or args.unique:
         raise InvalidSettings("--lines sends many tasks: --id and --unique name a single one")
     for number, positional in _lines(args.lines, args.console):
-        body = encode_call(tuple(_json(positional, list, f"line {number}", "[1, 2]")), named)
+        body = encode_call(
+            tuple(_json(positional, list, f"--lines: line {number}", "[1, 2]")), named
+        )
         yield replace(base, id=new_id(now), body=body)
 
 
@@ -112,8 +117,10 @@ def _lines(name: str, console: Console) -> Iterator[tuple[int, str]]:
     """Numbers and texts of the lines that are not blank. Raises InvalidSettings for a file that cannot be read."""
     try:
         text = console.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidSettings(f"--lines: cannot read {name}: {error}") from error
+    except OSError as error:
+        raise InvalidSettings(f"--lines: cannot read {name}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise InvalidSettings(f"--lines: {name} is not UTF-8: {error}") from error
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip():
             yield number, line
@@ -144,6 +151,14 @@ def _plain(receipts: list[Receipt]) -> list[dict[str, Any]]:
 def _table(receipts: list[Receipt]) -> Table:
     rows = [(receipt.id, "duplicate" if receipt.duplicate else "queued") for receipt in receipts]
     return Table(("ID", "STATE"), rows)
+
+
+def _attempts(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no number of runs; give 1 (no retry) or more"
+        )
+    return int(text)
 
 
 def _moment(text: str) -> float:

@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from millgate.brokers.base import Broker, Server
-from millgate.cli.connection import add_broker, connected, duration
+from millgate.cli.connection import add_broker, connected, positive, target
 from millgate.cli.console import Console
 from millgate.cli.output import Table, add_format, age, count, emit
 from millgate.cli.watch import watched
@@ -34,7 +34,7 @@ def add_watch(parser: argparse.ArgumentParser, always: float | None = None) -> N
     parser.add_argument(
         "--watch",
         nargs="?",
-        type=duration,
+        type=positive,
         const=2.0,
         default=always,
         metavar="TIME",
@@ -61,7 +61,7 @@ def _show(console: Console, args: argparse.Namespace, broker: Broker, server: Se
         "stats": stats,
     }
     if args.output == "table":
-        print(headline(server, configuration, stats), file=console.out)
+        print(headline(server, target(args)[1], configuration, stats), file=console.out)
     emit(
         console,
         args.output,
@@ -71,11 +71,11 @@ def _show(console: Console, args: argparse.Namespace, broker: Broker, server: Se
     )
 
 
-def headline(server: Server, configuration: Configuration, stats: Stats) -> str:
-    """One line: which broker, how many workers, what is special."""
+def headline(server: Server, queue: str, configuration: Configuration, stats: Stats) -> str:
+    """One line: which broker and queue, how many workers, what is special."""
     version = f" {server.version}" if server.version else ""
     workers = f"{len(stats.workers)} worker{'' if len(stats.workers) == 1 else 's'}"
-    parts = [f"{server.kind}{version} at {server.endpoint}", workers]
+    parts = [f"{server.kind}{version} at {server.endpoint}", f"queue {queue}", workers]
     if configuration.queue.limit is not None:
         parts.append(f"at most {configuration.queue.limit} at once")
     if stats.next_due is not None:

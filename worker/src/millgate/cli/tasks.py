@@ -9,7 +9,8 @@ from typing import Any
 from millgate.brokers.base import Broker, Peeked, State
 from millgate.cli.connection import add_broker, connected
 from millgate.cli.output import Table, add_format, age, brief, emit, payload
-from millgate.errors import EXIT_OK
+from millgate.cli.topics import remark_unknown, topic_name
+from millgate.errors import EXIT_OK, InvalidSettings
 
 _STATES = (State.RUNNING, State.WAITING, State.DELAYED)
 
@@ -21,7 +22,7 @@ def add(subparsers: Any) -> None:
         help="look at messages where they lie",
         description="Messages of topics (of all, when none is named), in the order in which they would run.",
     )
-    parser.add_argument("topic", nargs="*")
+    parser.add_argument("topic", nargs="*", type=topic_name, help="default: every topic")
     parser.add_argument(
         "--state",
         action="append",
@@ -38,7 +39,10 @@ def add(subparsers: Any) -> None:
 
 def _run(args: argparse.Namespace) -> int:
     states = [State(name) for name in args.state] if args.state else list(_STATES)
+    if args.limit < 1:
+        raise InvalidSettings("--limit: at least 1")
     with connected(args) as broker:
+        remark_unknown(args.console, broker, args.topic)
         topics = args.topic or sorted(broker.stats().topics)
         found = list(_peek(broker, topics, states, args.limit))
     emit(args.console, args.output, [_plain(item) for item in found], _table(found))

@@ -16,7 +16,11 @@ from millgate.fleet import WorkerRow
 
 def add(subparsers: Any) -> None:
     """Enter the command."""
-    parser = subparsers.add_parser("top", help="workers, the busiest first, refreshed")
+    parser = subparsers.add_parser(
+        "top",
+        help="workers, the busiest first, refreshed",
+        description="Workers, the busiest and largest first, until Ctrl-C.",
+    )
     add_watch(parser, always=2.0)
     parser.add_argument(
         "--once", dest="watch", action="store_const", const=None, help="print once and end"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from millgate.brokers.base import Broker, State, TaskState
 from millgate.cli.connection import add_broker, connected
 from millgate.cli.output import Table, add_format, age, emit
+from millgate.cli.topics import unknown
 from millgate.errors import EXIT_FAILED, EXIT_OK
 from millgate.fleet import WorkerRow, WorkerState
 from millgate.queues import Configuration, Subscription
@@ -31,8 +32,12 @@ def add(subparsers: Any) -> None:
 def _run(args: argparse.Namespace) -> int:
     with connected(args) as broker:
         reasons = reasons_of(broker, args.name)
+        known = () if reasons else broker.stats().topics
+    if not reasons:
+        args.console.say(f"millgate: error: {unknown('topic or task', args.name, known)}")
     value = {"name": args.name, "reasons": reasons}
-    emit(args.console, args.output, value, Table(("WHY",), [(reason,) for reason in reasons]))
+    if reasons or args.output != "table":
+        emit(args.console, args.output, value, Table(("WHY",), [(reason,) for reason in reasons]))
     return EXIT_OK if reasons else EXIT_FAILED
 
 
@@ -58,7 +63,7 @@ def task_reasons(state: TaskState, stats: Stats, configuration: Configuration) -
                 if state.failure
                 else ""
             )
-            return [f"it is not due yet{again}"]
+            return [f"it is not due yet{again}", *_strange(stats.workers)]
         case State.WAITING:
             return [
                 f"it waits in topic {state.topic}",
@@ -74,6 +79,7 @@ def topic_reasons(name: str, stats: Stats, configuration: Configuration) -> list
     topic = stats.topics.get(name, TopicStats())
     reasons = [
         *_stopped(name, topic, configuration),
+        *(_strange(stats.workers) if topic.waiting or topic.delayed else ()),
         *_unserved(name, stats.workers),
         *_limited(name, topic, stats, configuration),
     ]
@@ -105,6 +111,16 @@ def _unserved(name: str, workers: tuple[WorkerRow, ...]) -> Iterator[str]:
         yield f"all slots of the {len(serving)} workers that take topic {name} are busy"
 
 
+def _strange(workers: tuple[WorkerRow, ...]) -> Iterator[str]:
+    for row in workers:
+        names = row.beat.detail.get("unknown")
+        if isinstance(names, Mapping) and names:
+            yield (
+                f"{row.name} gives tasks back that its app does not have: {', '.join(sorted(map(str, names)))};"
+                " is the name right, and the app the newest?"
+            )
+
+
 def _limited(
     name: str, topic: TopicStats, stats: Stats, configuration: Configuration
 ) -> Iterator[str]:
@@ -115,7 +131,11 @@ def _limited(
     total = sum(one.leased or 0 for one in stats.topics.values())
     if queue.limit is not None and total >= queue.limit:
         yield f"the queue runs {total} of {queue.limit} at once, its limit"
-    if topic.waiting and topic.claimable == 0 and (limit is None or (leased or 0) < limit):
+    held = (
+        topic.paused or policy.paused or queue.suspended
+    )  # then nothing is claimable, whatever the rest allows
+    full = limit is not None and (leased or 0) >= limit
+    if topic.waiting and topic.claimable == 0 and not held and not full:
         if policy.rate is not None:
             yield f"its rate of {policy.rate} is used up for the moment"
         if policy.effective_key_limit is not None:
