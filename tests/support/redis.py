@@ -67,7 +67,7 @@ class Admin:
         """The reply. Raises the server's error."""
         with socket.create_connection(("127.0.0.1", self.port), timeout=10) as sock:
             reader = hiredis.Reader()
-            requests = [("AUTH", *self._login)] if self._login else []
+            requests: list[Any] = [("AUTH", *self._login)] if self._login else []
             for request in [*requests, command]:
                 sock.sendall(hiredis.pack_command(request))
                 while (reply := reader.gets()) is False:
@@ -81,7 +81,7 @@ class Admin:
 
     def info(self, name: str) -> str:
         """One line of INFO."""
-        lines = self("INFO").decode().splitlines()
+        lines: list[str] = self("INFO").decode().splitlines()
         return dict(line.split(":", 1) for line in lines if ":" in line).get(name, "")
 
     def kill(self) -> None:

@@ -18,7 +18,9 @@ from support.working import Hand
 Open = Callable[..., RedisBroker]
 
 
-def under_load(server: Redis, queue: str, open_one: Open, trouble: Callable[[Admin], None]) -> Ledger:
+def under_load(
+    server: Redis, queue: str, open_one: Open, trouble: Callable[[Admin], None]
+) -> Ledger:
     """Run a load through some trouble on a server."""
     open_one(queue, server.url).setup()
     ledger = Ledger(lambda: open_one(queue, server.url))

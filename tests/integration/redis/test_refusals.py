@@ -334,4 +334,3 @@ def exercise(broker: RedisBroker) -> None:
     broker.unregister(hand.worker)
     broker.stats()
     broker.server()
-

@@ -7,9 +7,18 @@ from dataclasses import dataclass
 from typing import Final
 
 from millgate.brokers.redis.connection import Connection, Refused, Strange
+from millgate.brokers.redis.url import Address
 from millgate.errors import PermissionMissing, UnsafeServer, VersionUnsupported
 
 OLDEST: Final = (6, 2)
+
+
+class Demoted(UnsafeServer):
+    """The server is a replica; `master` is the one that it follows."""
+
+    def __init__(self, message: str, master: Address) -> None:
+        super().__init__(message)
+        self.master = master
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +56,9 @@ def check(connection: Connection, endpoint: str, until: float) -> Health:
         raise Refused("LOADING the server is loading its data")
     _check_policy(info, endpoint)
     if info.get("role", "master") != "master" and info.get("redis_mode") != "cluster":
-        raise UnsafeServer(
-            f"{endpoint} is a read-only replica; connect to the master, for instance by redis+sentinel://"
+        raise Demoted(
+            f"{endpoint} is a read-only replica; connect to the master, for instance by redis+sentinel://",
+            Address(info.get("master_host", ""), int(info.get("master_port", "0"))),
         )
     return Health(
         version=info.get("valkey_version", version),

@@ -9,7 +9,7 @@ import threading
 from typing import Any, Final
 
 from millgate.brokers.redis.connection import Connection, Lost, Refused, Slow, Strange, connect
-from millgate.brokers.redis.health import Health, check
+from millgate.brokers.redis.health import Demoted, Health, check
 from millgate.brokers.redis.refusals import judge
 from millgate.brokers.redis.route import Route
 from millgate.brokers.redis.scripts import script
@@ -136,9 +136,11 @@ class Pool:
             if self.target.database:
                 connection.run("SELECT", str(self.target.database), until=until)
             self.health = check(connection, self.target.endpoint, until)
-        except BaseException:
+        except BaseException as error:
             connection.close()
             self._route.failed(address)
+            if isinstance(error, Demoted) and self.target.master:
+                self._route.demoted(address, error.master)
             raise
         return connection
 
@@ -163,7 +165,7 @@ class Pool:
     ) -> tuple[MillgateError, bool]:
         endpoint = self.target.endpoint
         if isinstance(error, UnsafeServer):  # a replica, where there was a master or will be one
-            return error, bool(self.health or self.target.master) and "replica" in str(error)
+            return error, bool(self.health or self.target.master) and isinstance(error, Demoted)
         if isinstance(error, ssl.SSLError):
             return TLSFailed(f"{endpoint}: TLS failed ({error})"), False
         if isinstance(error, Strange):

@@ -25,6 +25,9 @@ class Route:
         self._at = 0
         self._current: Address | None = None
         self._asked = float("-inf")
+        self._demoted: dict[
+            Address, Address
+        ] = {}  # masters that step down before the Sentinels know
         self.generation = 0
 
     def address(self, until: float) -> Address:
@@ -48,15 +51,24 @@ class Route:
             self._asked = self._clock.monotonic()
         found = self._ask(until)
         if found is not None:
-            self._go(found)
+            self._go(self._demoted.get(found, found))
 
     def failed(self, address: Address) -> None:
         """A connection to this server ended or failed: ask again, or try the next one."""
         with self._lock:
             self._asked = float("-inf")
+            if address in self._demoted.values():
+                self._demoted.clear()
             if not self._target.master and self._current in (None, address):
                 self._current = None
                 self._at += 1
+
+    def demoted(self, address: Address, master: Address) -> None:
+        """What Sentinels call the master says that it follows another: they will hear of it too."""
+        with self._lock:
+            self._demoted.pop(master, None)
+            self._demoted[address] = master
+        self._go(master)
 
     def moved(self, to: Address, via: Connection, until: float) -> None:
         """A Cluster says where our slot is; its other nodes are remembered for the day when that one is gone."""

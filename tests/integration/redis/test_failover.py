@@ -1,0 +1,138 @@
+"""Masters that die or step down and slots that move, under load: what the servers acknowledged and kept runs once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from millgate.brokers.redis import RedisBroker
+from millgate.errors import BrokerUnavailable
+from support.builders import a_message
+from support.ledger import Ledger
+from support.redis import fresh_queue
+from support.redis_fleet import MASTER, Cluster, Watched
+from support.wait import eventually
+from support.working import Hand
+
+Open = Callable[..., RedisBroker]
+
+
+@pytest.fixture
+def watched() -> Iterator[Watched]:
+    made = Watched()
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    made = Cluster(3)
+    yield made
+    made.close()
+
+
+def test_a_master_that_dies_is_replaced_under_load(
+    watched: Watched, queue: str, open_one: Open
+) -> None:
+    url = f"{watched.url}?replicas=2"  # what is accepted is on every server
+    open_one(queue, url).setup()
+    ledger = Ledger(lambda: open_one(queue, url))
+    time.sleep(1.0)
+    old = watched.master
+    old.kill()
+    eventually(lambda: watched.master.port != old.port, timeout=20)
+    time.sleep(0.2)
+    # one server fewer: no publish could reach two replicas any more
+    for server in watched.servers:
+        if server.port == old.port:
+            server.stop()
+            server.start()
+    ledger.finish(60)
+    assert len(ledger.accepted) > 100
+    assert ledger.gap < 15
+
+
+def test_a_planned_switch_loses_nothing(watched: Watched, queue: str, open_one: Open) -> None:
+    open_one(queue, watched.url).setup()
+    ledger = Ledger(lambda: open_one(queue, watched.url))
+    time.sleep(1.0)
+    old = watched.master
+    replica = next(s for s in watched.servers if s.port != old.port)
+    old("FAILOVER", "TO", "127.0.0.1", replica.port, "TIMEOUT", 5000)
+    time.sleep(3.0)
+    ledger.finish(60)
+    assert len(ledger.accepted) > 100
+    assert ledger.twice == []
+    assert ledger.gap < 4, "clients follow before the Sentinels do"
+
+
+def test_sentinels_that_do_not_know_the_master_are_said_so(
+    watched: Watched, queue: str, open_one: Open
+) -> None:
+    broker = open_one(queue, watched.url.replace(f"/{MASTER}/", "/nobody/"), 1.5)
+    with pytest.raises(BrokerUnavailable, match="no Sentinel names a master for 'nobody'"):
+        broker.setup()
+
+
+def test_a_cluster_is_found_from_any_node_with_or_without_being_told(
+    cluster: Cluster, open_one: Open
+) -> None:
+    owners = set()
+    for number in range(12):
+        queue = fresh_queue()
+        admin = cluster.admins[number % 3]
+        broker = open_one(queue, f"redis://127.0.0.1:{admin.port}/0")
+        broker.setup()
+        broker.publish([message := a_message()])
+        assert Hand(broker).one().id == message.id
+        owners.add(cluster.owner_of(cluster.slot_of(queue)).port)
+    assert len(owners) == 3, "queues are spread over the nodes"
+    assert broker.server().detail["mode"] == "cluster"
+
+
+def test_a_slot_that_moves_under_load_loses_and_doubles_nothing(
+    cluster: Cluster, queue: str, open_one: Open
+) -> None:
+    open_one(queue, cluster.url).setup()
+    ledger = Ledger(lambda: open_one(queue, cluster.url))
+    slot = cluster.slot_of(queue)
+    for _ in range(4):
+        time.sleep(0.4)
+        owner = cluster.owner_of(slot)
+        cluster.move(slot, next(a for a in cluster.admins if a.port != owner.port))
+    time.sleep(0.4)
+    ledger.finish(60)
+    assert len(ledger.accepted) > 200
+    assert ledger.twice == []
+    assert set(ledger.runs.values()) == {1}
+
+
+def test_a_cluster_node_that_dies_is_replaced_by_its_replica(queue: str, open_one: Open) -> None:
+    cluster = Cluster(3, replicas=True)
+    try:
+        url = f"{cluster.url}&replicas=1"
+        open_one(queue, url).setup()
+        ledger = Ledger(lambda: open_one(queue, url))
+        time.sleep(1.0)
+        slot = cluster.slot_of(queue)
+        old = cluster.owner_of(slot)
+        old.kill()
+        eventually(lambda: _owner(cluster, old.port, slot) != old.port, timeout=30)
+        for server, _ in cluster.nodes:
+            if server.port == old.port:
+                server.stop()
+                server.start()
+        ledger.finish(60)
+        assert len(ledger.accepted) > 100
+    finally:
+        cluster.close()
+
+
+def _owner(cluster: Cluster, dead: int, slot: int) -> int:
+    admin = next(a for a in cluster.admins if a.port != dead)
+    for low, high, master, *_ in admin("CLUSTER", "SLOTS"):
+        if low <= slot <= high:
+            return int(master[1])
+    return dead
