@@ -10,6 +10,7 @@ from typing import Final
 
 import psycopg
 
+from millgate.brokers.postgres.bell import Bell
 from millgate.brokers.postgres.connection import Connection, Pool
 from millgate.errors import MillgateError
 
@@ -25,12 +26,12 @@ class Listener:
         self._pool = pool
         self._schema = schema
         self.number = random.getrandbits(62)
-        self.work = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self.work = Bell()
         self.ended = threading.Condition()
         self.generation = 0
         #: Whether notifications arrive now; without, waiting is looking again and again.
         self.connected = False
-        self._stop = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._stop = Bell()
         self._thread: threading.Thread | None = None
         self._started = threading.Lock()
         self._ready = threading.Event()
@@ -54,10 +55,8 @@ class Listener:
         """Stop listening."""
         thread = self._thread
         if thread is not None and self._pid == os.getpid():
-            os.eventfd_write(self._stop, 1)
+            self._stop.ring()
             thread.join(5)
-        for descriptor in (self.work, self._stop):
-            os.close(descriptor)
 
     def wait_ended(self, generation: int, timeout: float) -> None:
         """Wait until somebody's message has ended since `generation`, at most `timeout` seconds."""
@@ -66,7 +65,7 @@ class Listener:
 
     def tell(self) -> None:
         """Let everybody who waits look again."""
-        os.eventfd_write(self.work, 1)
+        self.work.ring()
         with self.ended:
             self.generation += 1
             self.ended.notify_all()
@@ -127,7 +126,7 @@ class Listener:
                         self.generation += 1
                         self.ended.notify_all()
                 else:
-                    os.eventfd_write(self.work, 1)
+                    self.work.ring()
 
     def _stopped(self, timeout: float) -> bool:
         readable, _, _ = select.select([self._stop], [], [], timeout)

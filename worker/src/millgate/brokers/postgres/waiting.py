@@ -6,7 +6,7 @@ import os
 import select
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Final, NamedTuple
 
 from millgate.brokers.base import TaskState
 from millgate.brokers.postgres.arrays import Ints, Texts
@@ -20,10 +20,18 @@ from millgate.queues import Subscription
 #: Seconds between looks: while notifications arrive, and while they do not.
 _LOOK: Final = 1.0
 _POLL: Final = 0.5
-#: After going to sleep: whoever published while we did so has committed by now.
-_SECOND_LOOK: Final = 0.02
-#: Our word that we sleep is good for so long; then it is left anew, as if we had just gone to sleep.
-_WORD: Final = 5.0
+#: Pauses after word was left that we sleep, the last one first: who published meanwhile has committed by then.
+_SOON: Final = (0.15, 0.02)
+
+
+class Look(NamedTuple):
+    """What the server answers to a tick."""
+
+    claimable: bool
+    next_due: float | None
+    forward: bool
+    topics: int
+    left: bool
 
 
 class Waiting(Working, Looking):
@@ -33,42 +41,40 @@ class Waiting(Working, Looking):
         super().__init__(target, deadline, clock)
         self._listener: Listener | None = None
         self._interrupt = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._asleep: tuple[Subscription, float] | None = None  # the token that we left, and when
+        self._asleep = False  # word was left that we sleep
 
     def wait_for_work(self, subscription: Subscription, timeout: float) -> bool:
         """Block until something may have become claimable, at most `timeout` seconds."""
         end = self.clock.monotonic() + timeout
         listener = self.listener()
-        second = not self._left_token(subscription)
         woken = self._drained(self._interrupt)
+        soon: list[float] = []  # looks that follow a word just left
         while not woken:
             self._drained(listener.work)
-            claimable, next_due = self._look(listener, subscription)
-            if claimable:
+            look = self._look(listener, subscription)
+            if look.claimable:
                 return True
             left = end - self.clock.monotonic()
             if left <= 0:
                 return False
-            second = second and listener.connected
-            pause = _SECOND_LOOK if second else _LOOK if listener.connected else _POLL
-            second = False
-            if next_due is not None:
-                pause = min(pause, max(next_due, _SECOND_LOOK))
+            if look.left:
+                soon = [*_SOON]
+            pause = soon.pop() if soon else _LOOK if listener.connected else _POLL
+            if look.next_due is not None:
+                pause = min(pause, max(look.next_due, _SOON[-1]))
             woken = self._sleep(listener, min(pause, left))
             if not woken and self.clock.monotonic() >= end:
                 return False
-        self._asleep = None
+        self._asleep = False
         return True
 
     def asleep(self) -> int | None:
         """The number of the listener that has left word that it sleeps."""
-        if self._asleep is None or self._listener is None:
-            return None
-        return self._listener.number
+        return self._listener.number if self._asleep and self._listener is not None else None
 
     def awake(self) -> None:
         """Work was found: that word is taken back."""
-        self._asleep = None
+        self._asleep = False
 
     def interrupt(self) -> None:
         """Make a `wait_for_work` return now, or the next one return at once. Safe in signal handlers."""
@@ -83,7 +89,7 @@ class Waiting(Working, Looking):
             return known
         listener = self.listener()
         self.rows("await", listener.number, Texts(ids))
-        pause = _SECOND_LOOK
+        pause = _SOON[-1]
         try:
             while True:
                 generation = listener.generation
@@ -112,25 +118,19 @@ class Waiting(Working, Looking):
         self.pool.close()
         os.close(self._interrupt)
 
-    def _look(self, listener: Listener, subscription: Subscription) -> tuple[bool, float | None]:
+    def _look(self, listener: Listener, subscription: Subscription) -> Look:
         numbers, _ = self.selected(subscription)
         column = Ints(numbers) if numbers is not None else None
         self._ticked = self._kept_up = self.clock.monotonic()
         number = listener.number if listener.connected else None
-        [(claimable, next_due, forward, version)] = self.rows("tick", number, column)
-        self._asleep = (subscription, self._ticked) if number is not None else None
-        if forward:
+        look = Look(*self.rows("tick", number, column)[0])
+        self._asleep = number is not None
+        if look.forward:
             self.forward()
-        if numbers is not None and version != self.topics.version:
+        if numbers is not None and look.topics != self.topics.version:
             self.refresh()
             return self._look(listener, subscription)
-        return claimable, next_due
-
-    def _left_token(self, subscription: Subscription) -> bool:
-        if self._asleep is None:
-            return False
-        left, when = self._asleep
-        return left == subscription and self.clock.monotonic() - when < _WORD
+        return look
 
     def _sleep(self, listener: Listener, seconds: float) -> bool:
         """Whether somebody woke us."""

@@ -128,7 +128,7 @@ class Working(Forwarding):
     def tick(self) -> None:
         """What somebody has to do now and then: time's work, adding up counters, forgetting what is over."""
         self._ticked = self._kept_up = self.clock.monotonic()
-        [(_, _, forward, _)] = self.rows("tick", None, None)
+        [(_, _, forward, _, _)] = self.rows("tick", None, None)
         if forward:
             self.forward()
 

@@ -168,8 +168,9 @@ BEGIN
 END $$;
 
 -- Once a second by every client: upkeep, sum up counters, forget what is over. Answers whether anything may be claimable
--- for these topics, and the seconds until time alone changes that.
-CREATE FUNCTION tick_1(p_listener bigint, p_topics int[], OUT o_claimable boolean, OUT o_next float8, OUT o_forward boolean, OUT o_topics bigint)
+-- for these topics, the seconds until time alone changes that, and whether word was left that this listener sleeps.
+CREATE FUNCTION tick_1(p_listener bigint, p_topics int[], OUT o_claimable boolean, OUT o_next float8, OUT o_forward boolean, OUT o_topics bigint,
+  OUT o_left boolean)
 LANGUAGE plpgsql AS $$
 DECLARE
   v_now timestamptz;
@@ -180,7 +181,11 @@ BEGIN
     PERFORM fold_1();
     PERFORM prune_1(v_now);
   END IF;
-  IF p_listener IS NOT NULL THEN
+  -- Word is left anew only when it is old: a publisher passes over a word that is being written at that moment. Who left it
+  -- looks again a little later, when those who could not see it have committed.
+  o_left := p_listener IS NOT NULL AND NOT EXISTS (SELECT 1 FROM idle
+    WHERE listener = p_listener AND topics IS NOT DISTINCT FROM p_topics AND at > v_now - interval '3 s');
+  IF o_left THEN
     INSERT INTO idle VALUES (p_listener, p_topics, v_now)
       ON CONFLICT (listener) DO UPDATE SET topics = excluded.topics, at = excluded.at;
   END IF;
