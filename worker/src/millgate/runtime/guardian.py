@@ -102,8 +102,12 @@ def _run_supervisor(
         os.setpgid(
             0, 0
         )  # the terminal's signals reach the guardian alone, which passes each on once
+        for number in (signal.SIGINT, signal.SIGTERM):  # until the worker is there to drain
+            signal.signal(number, signal.default_int_handler)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, waited)
         code = supervise(theirs, deadlines)
+    except KeyboardInterrupt:
+        code = 0  # nothing was claimed yet: this is a drain too
     except SystemExit as error:
         code = error.code if isinstance(error.code, int) else 1
     except BaseException:  # noqa: BLE001 -- the last frame of this process
