@@ -13,6 +13,7 @@ from time import monotonic
 import psycopg
 import pytest
 
+from millgate.brokers import open_broker
 from millgate.brokers.postgres import PostgresBroker
 from millgate.errors import (
     AuthFailed,
@@ -192,3 +193,12 @@ class _small_disk:  # noqa: N801 -- used like a function
 
     def __exit__(self, *_: object) -> None:
         subprocess.run(["umount", self._folder], check=True)
+
+
+def test_a_server_that_is_away_is_met_by_setup_within_the_usual_deadline() -> None:
+    broker = open_broker(f"postgresql://127.0.0.1:{free_port()}/none", deadline=0.5)
+    began = monotonic()
+    with pytest.raises(BrokerUnavailable):
+        broker.setup()
+    assert monotonic() - began < 10.0
+    broker.close()
