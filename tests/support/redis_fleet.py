@@ -26,9 +26,7 @@ class Watched:
             arguments = ("--replicaof", f"127.0.0.1 {port}", "--repl-diskless-sync-delay", "0")
             self.servers.append(Redis(*arguments))
         for server in self.servers[1:]:
-            eventually(
-                lambda s=server: Admin(s.port).info("master_link_status") == "up", timeout=20
-            )
+            _linked(Admin(server.port))
         self.sentinels = [_Sentinel(port) for _ in range(sentinels)]
         for sentinel in self.sentinels:
             self._wait_until_seen(sentinel, replicas, sentinels - 1)

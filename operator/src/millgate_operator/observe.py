@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from typing import Any
+from typing import Any, Final
 
 from millgate_operator import names
 from millgate_operator.cluster import DEPLOYMENT, POD, SECRET, TOPIC, Cluster
@@ -12,6 +12,20 @@ from millgate_operator.errors import Blocked
 from millgate_operator.observed import Connection, WorkersView, pod_view, workers_view
 from millgate_operator.settings import OperatorSettings
 from millgate_operator.spec import TaskQueue
+
+#: broker.type → how its URLs begin, what it is, one to copy.
+_URLS: Final[dict[str, tuple[tuple[str, ...], str, str]]] = {
+    "Postgres": (
+        ("postgresql://", "postgres://"),
+        "PostgreSQL",
+        "postgresql://user:password@host/database",
+    ),
+    "Redis": (
+        ("redis://", "rediss://", "redis+sentinel://"),
+        "Redis",
+        "redis://user:password@host:6379/0",
+    ),
+}
 
 
 def topics_of(cluster: Cluster, namespace: str, queue: str) -> list[dict[str, Any]]:
@@ -46,11 +60,13 @@ def connection(cluster: Cluster, queue: TaskQueue, settings: OperatorSettings) -
 
 
 def _check_scheme(queue: TaskQueue, secret: str, key: str, url: str) -> None:
-    if not url.startswith(("postgresql://", "postgres://")):
+    kind = queue.spec.broker.type
+    schemes, product, example = _URLS[kind]
+    if not url.startswith(schemes):
         raise Blocked(
             "SecretInvalid",
-            f"Secret {secret} has no PostgreSQL URL under the key {key}, as broker.type {queue.spec.broker.type} "
-            "needs; write postgresql://user:password@host/database",
+            f"Secret {secret} has no {product} URL under the key {key}, as broker.type {kind} "
+            f"needs; write {example}",
         )
 
 

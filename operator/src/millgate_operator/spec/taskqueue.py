@@ -17,7 +17,8 @@ class SecretRef(Model):
     name: ObjectName = Field(description="Name of the Secret, in the same namespace.")
     key: Annotated[str, Field(pattern=r"^[-._a-zA-Z0-9]+$", max_length=253)] = Field(
         "uri",
-        description="The key whose value is the broker's URL (postgresql://user:password@host/database).",
+        description="The key whose value is the broker's URL (postgresql://user:password@host/database, "
+        "redis://user:password@host:6379/0).",
     )
 
 
@@ -55,17 +56,18 @@ class LocalBroker(Model):
 class BrokerSpec(Model):
     """Where the tasks are."""
 
-    type: Literal["Local", "Postgres"] = Field(
+    type: Literal["Local", "Postgres", "Redis"] = Field(
         description="Local: the operator runs a broker pod, for trying and for small installations. Postgres: your "
-        "database, named by connection. Cannot be changed: create another TaskQueue and empty this one."
+        "database, named by connection. Redis: your Redis or Valkey, named by connection. Cannot be changed: create "
+        "another TaskQueue and empty this one."
     )
     connection: Connection | None = Field(
         None, description="How the broker is reached. Needed for all types but Local."
     )
     prefix: Annotated[str, Field(pattern=PREFIX_PATTERN, max_length=63)] | None = Field(
         None,
-        description="Name of the queue on the broker, and in PostgreSQL of its schema ('.' and '-' written as '_'); "
-        "clients give it as queue=. Default: <namespace>.<name>. Cannot be changed. Two "
+        description="Name of the queue on the broker, in PostgreSQL of its schema ('.' and '-' written as '_'), in "
+        "Redis of its keys (mg:{NAME}:); clients give it as queue=. Default: <namespace>.<name>. Cannot be changed. Two "
         "TaskQueues on one broker need two.",
     )
     local: LocalBroker | None = Field(None, description="The broker pod that the operator runs.")
