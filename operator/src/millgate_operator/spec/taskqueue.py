@@ -67,8 +67,8 @@ class BrokerSpec(Model):
     prefix: Annotated[str, Field(pattern=PREFIX_PATTERN, max_length=63)] | None = Field(
         None,
         description="Name of the queue on the broker, in PostgreSQL of its schema ('.' and '-' written as '_'), in "
-        "Redis of its keys (mg:{NAME}:); clients give it as queue=. Default: <namespace>.<name>. Cannot be changed. Two "
-        "TaskQueues on one broker need two.",
+        "Redis of its keys (mg:{NAME}:); clients give it as queue=. Default: <namespace>.<name>. Cannot be changed. "
+        "Two TaskQueues on one broker need two.",
     )
     local: LocalBroker | None = Field(None, description="The broker pod that the operator runs.")
 
