@@ -219,6 +219,21 @@ def test_a_second_run_in_one_folder_is_refused_and_the_first_goes_on(folder: Pat
         assert process.poll() is None
 
 
+def test_a_killed_broker_ends_it_soon_and_says_where_the_tasks_are(folder: Path) -> None:
+    (folder / "queue.yaml").write_text(dedent(QUEUE).replace("min: 0", "min: 1"))
+    with running(folder, "--data", str(folder / "d")) as process:
+        eventually(lambda: "1 worker" in (folder / "log").read_text())
+        for child in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
+            if b"brokerd" in Path(f"/proc/{child}/cmdline").read_bytes():
+                os.kill(int(child), signal.SIGKILL)
+        began = time.monotonic()
+        assert process.wait(60) == 1
+        assert time.monotonic() - began < 12.0
+    log = (folder / "log").read_text()
+    assert f"its tasks are kept in {folder / 'd'}" in log
+    assert "Traceback" not in log
+
+
 def test_ctrl_c_ends_the_wait_for_a_broker_that_is_away(folder: Path) -> None:
     with running(folder, "--broker", "postgresql://127.0.0.1:1/none") as process:
         time.sleep(1.5)

@@ -22,11 +22,11 @@ def progress(lanes: Sequence[Lane], bars: bool) -> list[str]:
     return [line for lane in lanes for line in _progress(lane, bars)]
 
 
-def summary(screen: Screen, lanes: Sequence[Lane], seconds: float) -> None:
-    """What ran: topics, workers, dead letters, and the time it took."""
+def summary(screen: Screen, lanes: Sequence[Lane], seconds: float, ask: bool = True) -> None:
+    """What ran: topics, workers, the time it took, and, where the broker can be asked, dead letters."""
     screen.end()
     for lane in lanes:
-        letters = _letters(lane)
+        letters = _letters(lane) if ask else []
         tables = (
             topics_table(lane) if lane.tally.topics else None,
             workers_table(lane) if lane.tally.workers else None,

@@ -74,7 +74,8 @@ class Run:
             self._up = True
             self._work()
             self._drain()
-            report.summary(self._screen, self._lanes, self._clock.monotonic() - started)
+            seconds = self._clock.monotonic() - started
+            report.summary(self._screen, self._lanes, seconds, ask=self._has_broker)
             return EXIT_OK if self._code is None else self._code
         finally:
             self._screen.end()
@@ -178,19 +179,28 @@ class Run:
 
     def _drain(self) -> None:
         self._screen.say("draining: no new tasks, what runs may end (Ctrl-C again to stop at once)")
+        seen = self._interrupts  # first: what follows may take its time
         for lane in self._lanes:
-            lane.last_look()
+            self._last_look(lane)
             lane.pool.drain()
         self._children.signal(DRIVER, signal.SIGTERM)
-        seen = self._interrupts
-        longest = max(lane.drain_timeout for lane in self._lanes)
-        end = self._clock.monotonic() + longest + 15.0
+        longest = max(lane.drain_timeout for lane in self._lanes) if self._has_broker else 0.0
+        end = self._clock.monotonic() + longest + (15.0 if self._has_broker else 3.0)
         while any(lane.pool.workers for lane in self._lanes) or DRIVER in self._children:
             self._handle(self._children.wait(_DRAW))
             if self._interrupts > seen or self._clock.monotonic() > end:
                 return  # `_close` kills what is left; the broker gives its tasks back when their leases end
             self._screen.block(report.progress(self._lanes, self._screen.wide))
         for lane in self._lanes:
+            self._last_look(lane)
+
+    @property
+    def _has_broker(self) -> bool:
+        """Whether there is one to ask: not when the one started here has ended."""
+        return self._plan.url is not None or BROKER in self._children
+
+    def _last_look(self, lane: Lane) -> None:
+        if self._has_broker:
             lane.last_look()
 
     def _close(self) -> None:
@@ -229,12 +239,18 @@ class Run:
         if event.child == DRIVER:
             self._driver_code = event.code
         elif event.child == BROKER and self._code is None and self._lanes:
-            self._screen.say(f"the broker ended by itself with code {event.code}")
+            self._screen.say(f"the broker ended by itself with code {event.code}; {self._kept}")
             self._code = EXIT_FAILED
         for lane in self._lanes:
             if event.child in lane.pool.workers:
                 lane.pool.ended(event.child, event.code, self._clock.monotonic())
                 self._give_up(lane, event.code)
+
+    @property
+    def _kept(self) -> str:
+        if self._plan.folder.keep:
+            return f"its tasks are kept in {self._plan.folder.path}, start again to go on"
+        return "its tasks are gone"
 
     def _give_up(self, lane: Lane, code: int) -> None:
         if self._code is not None or self._interrupts:
