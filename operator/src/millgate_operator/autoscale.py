@@ -11,7 +11,6 @@ from typing import Final
 
 from millgate.brokers.base import Broker
 from millgate.errors import MillgateError
-from millgate.stats import Stats
 from millgate_operator import names, observe
 from millgate_operator.apply import scale
 from millgate_operator.cluster import POD, SECRET, ClusterError
@@ -23,8 +22,9 @@ from millgate_operator.scaling import FENCE_TTL, Decision, confirm, decide, pool
 from millgate_operator.status import rounded
 
 _LOG = logging.getLogger(__name__)
-#: Seconds for which a pool that is at zero is believed to be so without asking the cluster again.
-_BELIEVED: Final = 10.0
+#: Seconds for which a pool is believed to be as it was seen while the watch tells of no change.
+_BELIEVED: Final = 60.0
+_AT_ONCE: Final = 0.1
 _SECRET_EVERY: Final = 30.0
 _COST: Final = {names.DELETION_COST: "-1000"}
 _NO_COST: Final[dict[str, str | None]] = {names.DELETION_COST: None}
@@ -43,6 +43,8 @@ def look(context: Context, key: Key) -> float | None:
             _size(context, key, state, broker)
     except ClusterError as error:
         state.viewed = float("-inf")
+        if error.status == 409:
+            return _AT_ONCE  # what we judged has changed since: judge it anew
         if not error.passing:
             raise
         _LOG.info("%s/%s: %s", *key, error)
@@ -96,20 +98,18 @@ def _size(context: Context, key: Key, state: PoolState, broker: Broker | None) -
 
 
 def _view(context: Context, key: Key, state: PoolState) -> None:
-    """The pool as it is, unless it is known to be at zero with nothing to do."""
-    now = context.clock.monotonic()
-    believed = state.view is not None and state.view.desired == 0 and not state.view.pods
-    if believed and now - state.viewed < _BELIEVED and _nothing_to_do(state.stats):
+    """The pool as it is; what the watch has not touched is not read again at every look.
+
+    Growing on a view that is a moment old does no harm: the patch names the version that was judged. Shrinking
+    reads anew in any case.
+    """
+    now, stirred = context.clock.monotonic(), state.stirred
+    fresh = state.viewed_at == stirred and now - state.viewed < _BELIEVED
+    if fresh and state.view is not None:
         return
     found = observe.workers(context.cluster, *key)
     state.view, state.version = found or (None, "")
-    state.viewed = now
-
-
-def _nothing_to_do(stats: Stats | None) -> bool:
-    return stats is not None and all(
-        topic.claimable == 0 and topic.leased == 0 for topic in stats.topics.values()
-    )
+    state.viewed, state.viewed_at = now, stirred
 
 
 def _empty(context: Context, key: Key, broker: Broker, decision: Decision) -> None:

@@ -34,6 +34,8 @@ class PoolState:
     view: WorkersView | None = None
     version: str = ""  # of the Deployment that `view` shows
     viewed: float = float("-inf")  # monotonic
+    stirred: int = 0  # changes of its Deployment and pods that the watch has told of
+    viewed_at: int = -1  # how many of them `view` knows
     secret_seen: float = 0.0
     secret_version: str = ""
     told: object = None  # what the last look asked a reconciliation for

@@ -67,6 +67,9 @@ def _watch_child(
         if not queue:
             return
         key = (meta["namespace"], queue)
+        state = context.pools.get(key)
+        if state is not None:
+            state.stirred += 1  # only this thread, the event loop's, counts
         if plural == "pods":
             # pods say nothing about the manifest: the next look reads them, their troubles are shown soon
             context.reconciles.add(key, 1.0)
