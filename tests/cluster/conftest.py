@@ -17,7 +17,9 @@ def server(api_server: LocalCluster) -> LocalCluster:
     """The API server, serving TaskQueue and Topic."""
     for path in sorted((ROOT / "crds").glob("*.yaml")):
         api_server.kubectl("apply", "-f", path)
-    api_server.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=20s")
+    # kubectl fails on a definition that has no status yet
+    established = ("wait", "--for=condition=Established", "crd", "--all", "--timeout=20s")
+    eventually(lambda: api_server.kubectl(*established), 20, every=0.2)
     return api_server
 
 
