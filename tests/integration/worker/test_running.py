@@ -55,6 +55,8 @@ def test_an_unknown_task_goes_back_uncharged_and_is_said_in_the_status(bench: An
     assert state.state in ("delayed", "waiting", "running")
     dead = bench.broker.dead()
     assert dead == []
+    [said] = worker.events("no such task in this app")  # once, however often it comes
+    assert (said["level"], said["task"]) == ("warning", "from_another_version")
     [back, *_] = worker.events("task goes back")
     assert back["charge"] == "nothing"
     assert back["delay"] >= 1

@@ -6,6 +6,7 @@ Every flag of `millgate worker` has its variable; the operator writes variables,
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final
@@ -14,6 +15,7 @@ from millgate.errors import InvalidInput, InvalidSettings
 from millgate.limits import Ceiling, format_duration, parse_bytes, parse_duration
 
 PREFIX: Final = "MILLGATE_"
+_APP: Final = re.compile(r"[\w.]+:[\w.]+\Z")
 
 
 def environment() -> Mapping[str, str]:
@@ -86,8 +88,8 @@ class WorkerSettings:
                 "--broker and --broker-file exclude each other; give one",
             ),
             (
-                not self.app or ":" in self.app,
-                f"--app: {self.app!r} has no ':'; write it like package.module:app",
+                not self.app or _APP.match(self.app) is not None,
+                f"--app: {self.app!r} names no app; write it like package.module:app",
             ),
             (
                 _below(self.max_rss, self.hard_max_rss),

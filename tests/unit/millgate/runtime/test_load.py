@@ -49,3 +49,14 @@ def test_what_is_wrong_is_one_line(folder: Path, name: str, source: str, words: 
 def test_a_module_that_does_not_exist_is_named(folder: Path) -> None:
     with pytest.raises(AppNotLoaded, match="no_module_here"):
         load_app("no_module_here:app")
+
+
+def test_an_app_that_is_nowhere_comes_with_the_remedy_and_a_missing_import_of_it_does_not(
+    folder: Path,
+) -> None:
+    with pytest.raises(AppNotLoaded, match="or put the folder that it lies in on PYTHONPATH"):
+        load_app("shop_nowhere.tasks:app")
+    (folder / "shop_partly.py").write_text("import nowhere_at_all\n", encoding="utf-8")
+    with pytest.raises(AppNotLoaded) as raised:
+        load_app("shop_partly:app")
+    assert "PYTHONPATH" not in str(raised.value)

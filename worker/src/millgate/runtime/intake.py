@@ -81,7 +81,8 @@ class Intake:
             return None
         task = self.tasks.get(head.task)
         if task is None:
-            self._note_unknown(head.task)
+            run = Run(claim, head.task, _NO_TERMS, arrived=now, expires=now + claim.lease)
+            self._note_unknown(run)
             self._turn_away(claim, head.task, unknown_task(head.task, claim.interruptions), now)
             return None
         run = self._run(claim, head, now, self._terms_of(head, task, claim.topic))
@@ -110,7 +111,10 @@ class Intake:
         self._ledger.add([run])
         self._verdict.finish(run, outcome)
 
-    def _note_unknown(self, task: str) -> None:
+    def _note_unknown(self, run: Run) -> None:
+        task = run.task
         self._metrics.add("millgate_unknown_tasks_total")
+        if task not in self.unknown and len(self.unknown) < 100:
+            self._verdict.unknown(run)
         if task in self.unknown or len(self.unknown) < 100:
             self.unknown[task] = self.unknown.get(task, 0) + 1

@@ -19,7 +19,9 @@ def load_app(path: str) -> App:
     try:
         found = importlib.import_module(module_name)
     except BaseException as error:
-        raise AppNotLoaded(f"cannot import {module_name!r}: {_where(error)}") from error
+        raise AppNotLoaded(
+            f"cannot import {module_name!r}: {_where(error)}{_remedy(error, module_name)}"
+        ) from error
     for name in attribute.split("."):
         try:
             found = getattr(found, name)
@@ -30,6 +32,14 @@ def load_app(path: str) -> App:
     if not isinstance(found, App):
         raise AppNotLoaded(f"{path!r} is a {type(found).__name__}, not a millgate.App")
     return found
+
+
+def _remedy(error: BaseException, module_name: str) -> str:
+    """What helps when the app's own module is not found, rather than one that it imports."""
+    missing = error.name if isinstance(error, ModuleNotFoundError) else None
+    if missing and f"{module_name}.".startswith(f"{missing}."):
+        return "; install it, or put the folder that it lies in on PYTHONPATH"
+    return ""
 
 
 def _where(error: BaseException) -> str:

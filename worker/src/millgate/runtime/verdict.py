@@ -70,6 +70,10 @@ class Verdict:
         """The run did not start; nobody is charged."""
         self.finish(run, Interrupted(delay))
 
+    def unknown(self, run: Run) -> None:
+        """The app has no such task: misspelt, or of another version. Called once for each name."""
+        self._journal.say("warning", "no such task in this app", run)
+
     def _log(
         self, run: Run, outcome: Outcome, settlement: Settlement, seconds: float | None
     ) -> None:
