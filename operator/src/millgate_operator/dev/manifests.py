@@ -48,12 +48,15 @@ def read(path: Path) -> Manifests:
     queues: dict[Key, TaskQueue] = {}
     topics: dict[Key, Topic] = {}
     folders: dict[Key, Path] = {}
+    found: dict[tuple[str, Key], Path] = {}
     for file, document in _documents(path):
         item = _parsed(file, document)
         name = (item.meta.namespace, item.meta.name)
-        known: Mapping[Key, object] = queues if isinstance(item, TaskQueue) else topics
-        if name in known:
-            raise InvalidSpec(f"{file}: {document['kind']} {item.meta.name} is declared twice")
+        first = found.setdefault((document["kind"], name), file)
+        if name in (queues if isinstance(item, TaskQueue) else topics):
+            raise InvalidSpec(
+                f"{file}: {document['kind']} {item.meta.name} is declared twice, first in {first}"
+            )
         if isinstance(item, TaskQueue):
             queues[name], folders[name] = item, file.parent.resolve()
         else:
@@ -74,10 +77,17 @@ def _documents(path: Path) -> Iterator[tuple[Path, Mapping[str, Any]]]:
         try:
             documents = list(yaml.safe_load_all(file.read_text(encoding="utf-8")))
         except (yaml.YAMLError, UnicodeDecodeError) as error:
-            raise InvalidSpec(f"{file}: not YAML: {' '.join(str(error).split())}") from error
+            raise InvalidSpec(f"{file}: not YAML: {_where(error)}") from error
         for document in documents:
             if _ours(document):
                 yield file, document
+
+
+def _where(error: Exception) -> str:
+    mark = getattr(error, "problem_mark", None)
+    if mark is None:
+        return " ".join(str(error).split())
+    return f"line {mark.line + 1}, column {mark.column + 1}: {getattr(error, 'problem', None) or 'not understood'}"
 
 
 def _ours(document: Any) -> bool:

@@ -164,6 +164,7 @@ def _words(problem: Any) -> str:
 
 
 _EXAMPLES: Final = {
+    r"^[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_.]*$": "write it like package.module:attribute",
     r"^([0-9]+(ms|s|m|h))+$": "write a duration like 90s, 15m, 1h30m or 250ms",
     r"^[0-9]+(\.[0-9]+)?(Ki|Mi|Gi|Ti|k|M|G|T)?$": "write an amount like 400Mi, 2Gi or 500M",
     r"^([0-9]+(\.[0-9]+)?(Ki|Mi|Gi|Ti|k|M|G|T)?|[1-9][0-9]?%|100%)$": "write an amount like 400Mi or a share like 40%",

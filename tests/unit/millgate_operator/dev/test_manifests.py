@@ -57,7 +57,7 @@ def test_other_objects_and_files_are_passed_over(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     [
-        ("bad.yaml", "a: [", ("bad.yaml", "not YAML")),
+        ("bad.yaml", "a: [", ("bad.yaml", "not YAML", "line 1, column 5")),
         (
             "typo.yaml",
             QUEUE.replace("app:", "ap:").replace("hello", "other"),
@@ -68,7 +68,12 @@ def test_other_objects_and_files_are_passed_over(folder: Path) -> None:
             TOPIC.replace("hello", "helo").replace("report", "x"),
             ("no TaskQueue helo", "hello"),
         ),
-        ("twice.yaml", TOPIC, ("report", "declared twice")),
+        ("twice.yaml", TOPIC, ("report", "declared twice, first in", "twice.yaml")),
+        (
+            "app.yaml",
+            QUEUE.replace("tasks:app", "tasks").replace("hello", "other"),
+            ("spec.workers.app", "write it like package.module:attribute"),
+        ),
         ("kind.yaml", QUEUE.replace("TaskQueue", "TaskQeue"), ("kind.yaml", "TaskQeue")),
         ("old.yaml", QUEUE.replace("v1alpha1", "v9"), ("old.yaml", "v1alpha1")),
     ],
