@@ -56,12 +56,14 @@ def compose(prelude: str, verb: str) -> str:
     words = set(_CALL.findall("".join(part.text for part in often) + verb))
     entries = [part.name for part in seldom if part.name in words]
     lines = [part.text for part in often if not part.name]
+    # one function around the rest: what it captures once costs those inside nothing to capture
+    lines.append("return (function()\n")
     if seldom:
         lines += ["local rare, rarely\n", *map(_stub, entries)]
     lines += [part.text for part in often if part.name]
     if seldom:
         lines.append(_nested(seldom, entries))
-    return "".join([*lines, verb])
+    return "".join([*lines, verb, "end)()\n"])
 
 
 def _parts(text: str) -> Iterator[_Part]:

@@ -16,7 +16,7 @@ tick()
 local stale, groups, memo, skipped = {}, {}, {}, false
 for _, op in ipairs(ops) do carry_out(op, stale) end
 
-local w = call('HMGET', P .. 'w:' .. name, 'inc', 'wn', 'fence', 'call', 'memo')
+local w = call('HMGET', P .. 'w:' .. name, 'inc', 'wn', 'fence', 'call', 'memo', 'seen')
 local state = 'A'
 local fence = tonumber(w[3] or nil)
 if w[1] ~= incarnation then
@@ -245,8 +245,9 @@ local function serve(t, count)
   end
 end
 
-if state ~= 'U' then
-  call('HSET', P .. 'w:' .. name, 'seen', NOW)
+local seen = tonumber(w[6] or nil) or 0
+if state ~= 'U' and NOW - seen >= 250 then
+  seen = NOW
   call('ZADD', P .. 'ws', NOW, name)
 end
 local full = false
@@ -269,14 +270,14 @@ elseif state ~= 'U' then
     end
     for _, one in ipairs(chosen) do
       if one.granted > 0 then
-        call('HSET', P .. 'g', 'v' .. (one.t.c.prio or 5), string.format('%.3f', one.t.ps))
+        G.passes[one.t.c.prio or 5] = string.format('%.3f', one.t.ps)
         one.t.ps, one.t.arm = one.pass, true
         serve(one.t, one.granted)
       end
     end
     full = n == 0 and not skipped
   end
-  call('HSET', P .. 'w:' .. name, 'call', this, 'memo', mpack(memo))
+  call('HSET', P .. 'w:' .. name, 'call', this, 'memo', mpack(memo), 'seen', seen)
 end
 finish(ARGV[4] ~= '0')
 local due = ''

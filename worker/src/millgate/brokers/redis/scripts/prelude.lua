@@ -20,20 +20,21 @@ local instant = call('TIME')
 local NOW = instant[1] * 1000 + floor(instant[2] / 1000)
 local T, G = {}, nil -- topics that were touched, the queue's own row
 local M, fresh = {}, {} -- rows to be written, and ids among them
-local there = {} -- whether a rarely used hash exists
+local there = {} -- whether a seldom used key exists
+local SELDOM = { 'a', 'cx', 'pg', 'wt', 'aw', 'fw', 'cb', 'dm' }
 
 -- The first write decides whether a server without memory lets a script pass: a DEL may always.
 local function freeing() call('DEL', P) end
 
 local function queue()
   local v = call('HMGET', P .. 'g', 'rev', 'ql', 'mw', 'un', 'sus', 'inf', 'ur', 'seq', 'ser', 'beat', 'grace',
-    'rcn', 'rct', 'tn', 'born', 'al')
+    'rcn', 'rct', 'tn', 'born', 'al', 'rcc')
   G = { rev = tonumber(v[1]) or 0, limit = tonumber(v[2]), most = tonumber(v[3]), reject = v[4] == '1',
     suspended = v[5] == '1', leased = tonumber(v[6]) or 0, unmet = tonumber(v[7]) or 0, seq = tonumber(v[8]) or 0,
     serial = tonumber(v[9]) or 0, beat = tonumber(v[10]) or 0, grace = tonumber(v[11]) or 0,
     gen = tonumber(v[12]) or 0, gent = tonumber(v[13]) or 0, topics = (v[15] or '') .. '.' .. (v[14] or '0'),
-    alarm = tonumber(v[16]) or 0 }
-  G.was = { al = G.alarm, inf = G.leased, ur = G.unmet, seq = G.seq, ser = G.serial, rcn = G.gen }
+    alarm = tonumber(v[16]) or 0, count = tonumber(v[17]) or 0, passes = {} }
+  G.was = { al = G.alarm, inf = G.leased, ur = G.unmet, seq = G.seq, ser = G.serial, rcn = G.gen, rcc = G.count }
 end
 
 -- Time alone changes something then: whoever comes by at that time has to tick.
@@ -44,6 +45,13 @@ end
 local function exists(name)
   local known = there[name]
   if known == nil then
+    if there.asked == nil then
+      there.asked = true
+      if call('EXISTS', P .. 'a', P .. 'cx', P .. 'pg', P .. 'wt', P .. 'aw', P .. 'fw', P .. 'cb', P .. 'dm') == 0 then
+        for _, none in ipairs(SELDOM) do if there[none] == nil then there[none] = false end end
+        if there[name] ~= nil then return there[name] end
+      end
+    end
     known = call('EXISTS', P .. name) == 1
     there[name] = known
   end
@@ -55,13 +63,14 @@ end
 local function topic(tn)
   local t = T[tn]
   if t then return t end
-  local v = call('HMGET', P .. 't:' .. tn, 'c', 'nm', 'l', 'ps', 'tk', 'ts', 'hp', 'rg', 'rh')
+  local v = call('HMGET', P .. 't:' .. tn, 'c', 'nm', 'l', 'ps', 'tk', 'ts', 'hp', 'rg', 'rh', 'e', 's', 'ok', 'fl')
   if not v[2] then return nil end
   local q = P .. 'q:' .. tn
   local w = call('ZCARD', q)
   t = { n = tn, raw = v[1], c = munpack(v[1]), name = v[2], l = tonumber(v[3]) or 0, ps = tonumber(v[4]) or 0,
     tk = tonumber(v[5]), ts = tonumber(v[6]), hp = v[7] == '1', rg = v[8], rh = tonumber(v[9]) or 0, q = q, w = w,
-    e = 0, s = 0, ok = 0, fl = 0 }
+    e = tonumber(v[10]) or 0, s = tonumber(v[11]) or 0, ok = tonumber(v[12]) or 0, fl = tonumber(v[13]) or 0 }
+  t.e0, t.s0, t.ok0, t.fl0 = t.e, t.s, t.ok, t.fl
   t.w0, t.l0, t.rh0, t.ps0, t.l1 = w, t.l, t.rh, t.ps, t.l
   T[tn] = t
   return t
@@ -360,17 +369,16 @@ end
 
 -- --- ends -----------------------------------------------------------------------------------------
 
--- The name of the hash that remembers ids which end now.
-local function recent()
-  if G.gen == 0 or NOW - G.gent >= GENERATION or NOW < G.gent or (G.full == nil
-      and call('HLEN', P .. 'rc:' .. G.gen) >= MOST) then
-    G.gen, G.gent = G.gen + 1, NOW
+-- The name of the hash that remembers ids which end now, with room for n more.
+local function recent(n)
+  if G.gen == 0 or NOW - G.gent >= GENERATION or NOW < G.gent or G.count >= MOST then
+    G.gen, G.gent, G.count = G.gen + 1, NOW, 0
     call('HSET', P .. 'g', 'rct', NOW)
     call('UNLINK', P .. 'rc:' .. (G.gen - 4))
     call('HSET', P .. 'rc:' .. G.gen, '', 0)
     call('PEXPIRE', P .. 'rc:' .. G.gen, MEMORY + 2 * GENERATION)
   end
-  G.full = false
+  G.count = G.count + n
   return P .. 'rc:' .. G.gen
 end
 
@@ -420,7 +428,7 @@ local function succeeded(t, row, lease, result, ttl)
   if kept > 0 then
     keep(t, row, 'S', result, '', row.f + row.l + row.i + 1, kept)
   end
-  if kept < MEMORY / 1000 then call('HSET', recent(), row.id, t.n) end
+  if kept < MEMORY / 1000 then call('HSET', recent(1), row.id, t.n) end
   gone(t, row)
   told(row.id, 'S')
 end
@@ -802,12 +810,12 @@ local function write_topic(t)
     set('tk', string.format('%.9f', t.tk))
     set('ts', t.ts)
   end
+  if t.e ~= t.e0 then set('e', t.e) end
+  if t.s ~= t.s0 then set('s', t.s) end
+  if t.ok ~= t.ok0 then set('ok', t.ok) end
+  if t.fl ~= t.fl0 then set('fl', t.fl) end
   if #a > 1 then call('HSET', unpack(a)) end
-  if t.e > 0 then call('HINCRBY', a[1], 'e', t.e) end
-  if t.s > 0 then call('HINCRBY', a[1], 's', t.s) end
-  if t.ok > 0 then call('HINCRBY', a[1], 'ok', t.ok) end
-  if t.fl > 0 then call('HINCRBY', a[1], 'fl', t.fl) end
-  t.e, t.s, t.ok, t.fl, t.rated = 0, 0, 0, 0, nil
+  t.e0, t.s0, t.ok0, t.fl0, t.rated = t.e, t.s, t.ok, t.fl, nil
   t.l0, t.rh0, t.ps0 = t.l, t.rh, t.ps
 end
 
@@ -849,6 +857,8 @@ local function finish(more)
   set('ser', G.serial)
   set('rcn', G.gen)
   set('al', G.alarm)
+  set('rcc', G.count)
+  for level, pass in pairs(G.passes) do set('v' .. level, pass) end
   if #a > 1 then call('HSET', unpack(a)) end
   if G.limit and (more or G.leased < was.inf) then -- a slot of the queue is anybody's
     numbers = call('ZRANGE', P .. 'active', 0, 99)
@@ -1126,7 +1136,7 @@ local function acknowledge(op, stale)
       ended[2 * k - 1] = plain[k]
       ended[2 * k] = of
     end
-    call('HSET', recent(), unpack(ended))
+    call('HSET', recent(#plain), unpack(ended))
     hold(t, -#plain)
     t.ok = t.ok + #plain
     plain = {}
