@@ -16,7 +16,7 @@ class PostgresBroker(Publishing, Waiting, Steering):
     def setup(self) -> None:
         """Create or migrate the schema; safe when many do it at once."""
         self.pool.call(lambda *_: None)  # a server that is away is met within the usual deadline
-        self.pool.call(lambda connection, _: migrate(connection, self.target.schema), deadline=60.0)
+        self.pool.call(lambda connection, _: migrate(connection, self.target.schema))
 
     def pending_migration(self) -> str:
         """What `setup` would carry out, as SQL; empty when nothing is missing. Raises SchemaTooNew."""

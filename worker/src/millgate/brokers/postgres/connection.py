@@ -6,10 +6,13 @@ import os
 import random
 import threading
 from collections.abc import Callable, Generator
+from contextvars import ContextVar
+from math import ceil
 from typing import Any, Final, TypeVar
 
 import psycopg
 from psycopg.adapt import AdaptersMap
+from psycopg.conninfo import conninfo_to_dict
 
 from millgate.brokers.postgres import arrays
 from millgate.brokers.postgres.refusals import CONFLICTS, Expired, translate
@@ -24,12 +27,22 @@ _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 1.0
 
 
+#: The clock, and the seconds that one server may take to be connected to.
+_connecting: ContextVar[tuple[Clock, float]] = ContextVar("connecting")
+
+
 class Connection(psycopg.Connection[tuple[Any, ...]]):
     """A connection whose every wait ends at `until` (on the clock's monotonic scale)."""
 
     clock: Clock
     until: float = float("inf")
     pooled: bool = False
+
+    @classmethod
+    def _connect_gen(cls, conninfo: str = "") -> Any:
+        """The driver's way to one server; its own bound is no less than two seconds."""
+        clock, seconds = _connecting.get()
+        return _bounded(super()._connect_gen(conninfo), clock, clock.monotonic() + seconds)
 
     def wait(self, gen: Any, *args: Any, **kwargs: Any) -> Any:
         """Run the driver's generator; raise Expired when the time is over."""
@@ -78,8 +91,7 @@ class Pool:
             connection: Connection | None = None
             try:
                 connection = self._take(end)
-                left = end - self.clock.monotonic()
-                connection.until = self.clock.monotonic() + max(left / 2, 0.5)
+                connection.until = self.clock.monotonic() + self._share(end)
                 answer = verb(connection, repeated)
             except psycopg.Error as error:
                 repeated = repeated or connection is not None
@@ -102,11 +114,16 @@ class Pool:
             self.pooled = True  # a pooler that takes none of our settings
             connection = self._connect(timeout, True)
         try:
-            self._check(connection)
+            self._check(connection, timeout)
         except BaseException:
             connection.close()
             raise
         return connection
+
+    def check_open(self) -> None:
+        """Raise BrokerUnavailable after `close`."""
+        if self._closed:
+            raise BrokerUnavailable("this broker object is closed")
 
     def close(self) -> None:
         """Close what is not in use; calls that are under way close theirs."""
@@ -124,11 +141,15 @@ class Pool:
             ):  # a forked child must not speak on its parent's connections
                 _orphans.extend(self._spare)
                 self._spare, self._pid = [], os.getpid()
-            if self._closed:
-                raise BrokerUnavailable("this broker object is closed")
-            if self._spare:
+            if self._spare and not self._closed:
                 return self._spare.pop()
-        return self.open(max(end - self.clock.monotonic(), 0.1))
+        self.check_open()
+        return self.open(self._share(end))
+
+    def _share(self, end: float) -> float:
+        """Seconds for one step: half of what is left, so that there is time for another, unless that is too short."""
+        left = end - self.clock.monotonic()
+        return max(left / 2, min(left, 0.5), 0.05)
 
     def _keep(self, connection: Connection) -> None:
         connection.until = float("inf")
@@ -162,7 +183,7 @@ class Pool:
         if error.sqlstate in CONFLICTS:
             self.clock.sleep(random.uniform(0.001, 0.01))  # noqa: S311 -- spreads repeats
             return pause
-        self.clock.sleep(random.uniform(pause / 2, pause))  # noqa: S311
+        self.clock.sleep(min(left, random.uniform(pause / 2, pause)))  # noqa: S311
         return min(pause * 2, _LONGEST_PAUSE)
 
     def _connect(self, timeout: float, pooled: bool) -> Connection:
@@ -171,24 +192,26 @@ class Pool:
         settings: dict[str, Any] = {"application_name": "millgate"}
         if not pooled:
             settings["options"] = f"-c statement_timeout={int(self.deadline * 1000)}"
+        each = timeout / (1 + str(conninfo_to_dict(self.target.conninfo).get("host")).count(","))
+        _connecting.set((self.clock, each))
         connection = Connection.connect(
             self.target.conninfo,
             autocommit=True,
             prepare_threshold=None if pooled else 1,
-            connect_timeout=max(1, int(timeout)),
+            connect_timeout=max(2, ceil(each)),
             context=_ADAPTERS,
             **(keepalive | limits | settings | dict(self.target.extra)),
         )
         connection.clock = self.clock
         return connection
 
-    def _check(self, connection: Connection) -> None:
+    def _check(self, connection: Connection, timeout: float) -> None:
         version = connection.info.server_version
         if version < OLDEST:
             raise VersionUnsupported(
                 f"{self.target.endpoint} runs PostgreSQL {version // 10000}; 12 or newer is required"
             )
-        connection.until = self.clock.monotonic() + self.deadline
+        connection.until = self.clock.monotonic() + timeout
         row = connection.execute(
             "SELECT pg_backend_pid(), pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on'"
         ).fetchone()

@@ -37,14 +37,17 @@ class Listener:
         self._ready = threading.Event()
         self._pid = os.getpid()
 
+    @property
+    def inherited(self) -> bool:
+        """Whether this belongs to the process that forked this one."""
+        return self._pid != os.getpid()
+
     def start(self) -> None:
         """Begin to listen, unless a pooler is between (nothing would ever arrive); returns when it does, or cannot."""
         if self._pool.pooled:
             return
         with self._started:
-            if self._thread is None or self._pid != os.getpid():
-                self._pid = os.getpid()
-                self._ready.clear()
+            if self._thread is None:
                 self._thread = threading.Thread(
                     target=self._run, name="millgate-listen", daemon=True
                 )
@@ -110,8 +113,8 @@ class Listener:
         """Tell of notifications until the connection ends or we are stopped."""
         descriptor = connection.fileno()
         while True:
-            readable, _, _ = select.select([descriptor, self._stop], [], [], _QUIET)
-            if self._stop in readable:
+            readable, _, _ = select.select([descriptor, self._stop.fileno()], [], [], _QUIET)
+            if self._stop.fileno() in readable:
                 return
             try:
                 if not readable:  # a peer that is gone without a word is found out

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from millgate.brokers.base import Weaker
 from millgate.brokers.postgres.connection import Connection, Pool
@@ -23,6 +23,14 @@ T = TypeVar("T")
 #: The functions of this program; older ones stay in the database beside them.
 VERSION: Final = 1
 _NO_TOPICS: Final = -1
+
+
+class Selected(NamedTuple):
+    """The topics that a subscription takes as of one version of the list; None: all. Levels when it orders them."""
+
+    version: int = _NO_TOPICS
+    numbers: list[int] | None = None
+    levels: list[int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +52,7 @@ class Session:
         self.clock = clock
         self.pool = Pool(target, deadline, clock)
         self.topics = Topics()
-        self._selected: dict[Subscription, tuple[int, list[int], list[int] | None]] = {}
+        self._selected: dict[Subscription, Selected] = {}
         self._statements: dict[tuple[str, int], str] = {}
 
     def statement(self, verb: str, count: int) -> str:
@@ -116,19 +124,19 @@ class Session:
         name = self.topics.names.get(topic)
         return name if name is not None else self.refresh().names[topic]
 
-    def selected(self, subscription: Subscription) -> tuple[list[int] | None, list[int] | None]:
-        """The numbers of the topics that a subscription takes (None: all), and their levels when it orders them."""
+    def selected(self, subscription: Subscription) -> Selected:
+        """The topics that a subscription takes, as far as they are known here."""
         if not subscription.include and not subscription.exclude:
-            return None, None
+            return Selected()
         known = self._selected.get(subscription)
-        if known is None or known[0] != self.topics.version:
+        if known is None or known.version != self.topics.version:
             known = self._select(subscription)
             if len(self._selected) > 100:
                 self._selected.clear()
             self._selected[subscription] = known
-        return known[1], known[2]
+        return known
 
-    def _select(self, subscription: Subscription) -> tuple[int, list[int], list[int] | None]:
+    def _select(self, subscription: Subscription) -> Selected:
         topics = self.topics if self.topics.version != _NO_TOPICS else self.refresh()
         found = [number for number, name in topics.names.items() if subscription.matches(name)]
         levels = None
@@ -138,7 +146,7 @@ class Session:
                 subscription.level(topics.names[number], policy(topics.names[number]))
                 for number in found
             ]
-        return topics.version, found, levels
+        return Selected(topics.version, found, levels)
 
 
 def new_call() -> int:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import select
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Final, NamedTuple
 
 from millgate.brokers.base import TaskState
 from millgate.brokers.postgres.arrays import Ints, Texts
+from millgate.brokers.postgres.bell import Bell
 from millgate.brokers.postgres.listener import Listener
 from millgate.brokers.postgres.looking import Looking
 from millgate.brokers.postgres.url import Target
@@ -40,17 +39,17 @@ class Waiting(Working, Looking):
     def __init__(self, target: Target, deadline: float, clock: Clock) -> None:
         super().__init__(target, deadline, clock)
         self._listener: Listener | None = None
-        self._interrupt = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._interrupt = Bell()
         self._asleep = False  # word was left that we sleep
 
     def wait_for_work(self, subscription: Subscription, timeout: float) -> bool:
         """Block until something may have become claimable, at most `timeout` seconds."""
         end = self.clock.monotonic() + timeout
         listener = self.listener()
-        woken = self._drained(self._interrupt)
+        woken = self._interrupt.rung()
         soon: list[float] = []  # looks that follow a word just left
         while not woken:
-            self._drained(listener.work)
+            listener.work.rung()
             look = self._look(listener, subscription)
             if look.claimable:
                 return True
@@ -78,8 +77,7 @@ class Waiting(Working, Looking):
 
     def interrupt(self) -> None:
         """Make a `wait_for_work` return now, or the next one return at once. Safe in signal handlers."""
-        with suppress(OSError):
-            os.eventfd_write(self._interrupt, 1)
+        self._interrupt.ring()
 
     def wait(self, ids: Sequence[str], timeout: float) -> list[TaskState]:
         """Block until at least one of the ids is final, at most `timeout` seconds; then as `states`."""
@@ -105,21 +103,22 @@ class Waiting(Working, Looking):
 
     def listener(self) -> Listener:
         """The listener, listening."""
-        if self._listener is None:
+        self.pool.check_open()
+        if self._listener is None or self._listener.inherited:  # a forked child listens for itself
             self._listener = Listener(self.pool, self.target.schema)
         self._listener.start()
         return self._listener
 
     def close(self) -> None:
-        """Free what this object holds."""
-        if self._listener is not None:
-            self._listener.close()
-            self._listener = None
+        """Free what this object holds; who waits in another thread returns."""
         self.pool.close()
-        os.close(self._interrupt)
+        self._interrupt.ring()
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            listener.close()
 
     def _look(self, listener: Listener, subscription: Subscription) -> Look:
-        numbers, _ = self.selected(subscription)
+        known, numbers, _ = self.selected(subscription)
         column = Ints(numbers) if numbers is not None else None
         self._ticked = self._kept_up = self.clock.monotonic()
         number = listener.number if listener.connected else None
@@ -127,8 +126,9 @@ class Waiting(Working, Looking):
         self._asleep = number is not None
         if look.forward:
             self.forward()
-        if numbers is not None and look.topics != self.topics.version:
-            self.refresh()
+        if numbers is not None and look.topics != known:
+            if look.topics != self.topics.version:  # no other thread was quicker
+                self.refresh()
             return self._look(listener, subscription)
         return look
 
@@ -136,13 +136,5 @@ class Waiting(Working, Looking):
         """Whether somebody woke us."""
         readable, _, _ = select.select([self._interrupt, listener.work], [], [], seconds)
         if self._interrupt in readable:
-            self._drained(self._interrupt)
+            self._interrupt.rung()
         return bool(readable)
-
-    @staticmethod
-    def _drained(descriptor: int) -> bool:
-        try:
-            os.eventfd_read(descriptor)
-        except BlockingIOError:
-            return False
-        return True

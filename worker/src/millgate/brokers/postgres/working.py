@@ -50,6 +50,7 @@ class Head(NamedTuple):
     busy: bool
     cost: float
     forward: bool
+    missed: bool = False  # set here: what was asked for was chosen from an older list of topics
 
 
 class Working(Forwarding):
@@ -81,7 +82,7 @@ class Working(Forwarding):
         claims, head = self._claim(worker, ask.n, ask.subscription, carried)
         stale = carried.stale(head.done or ()) if carried is not None else ()
         for _ in range(_TRIES):
-            if len(claims) >= ask.n or not self._worth_another(head, ask.subscription, claims):
+            if len(claims) >= ask.n or not self._worth_another(head, claims):
                 break
             more, head = self._claim(worker, ask.n - len(claims), ask.subscription, None)
             claims += more
@@ -139,9 +140,7 @@ class Working(Forwarding):
     def awake(self) -> None:
         """Work was found: that word is taken back."""
 
-    def _worth_another(
-        self, head: Head, subscription: Subscription, claims: Sequence[Claim]
-    ) -> bool:
+    def _worth_another(self, head: Head, claims: Sequence[Claim]) -> bool:
         """Whether a claim that was given too little may be given more at once, after doing what stood in its way."""
         if head.next_due is not None and head.next_due <= 0:
             if not self.upkeep():  # somebody else is about it
@@ -149,8 +148,9 @@ class Working(Forwarding):
             return True
         if claims:
             return False
-        if head.topics != self.topics.version and subscription != Subscription():
-            self.refresh()
+        if head.missed:
+            if head.topics != self.topics.version:  # no other thread was quicker
+                self.refresh()
             return True
         if head.busy:
             self._breathe()
@@ -175,7 +175,7 @@ class Working(Forwarding):
         self, worker: WorkerRef, n: int, subscription: Subscription, carried: Settling | None
     ) -> tuple[list[Claim], Head]:
         call = new_call()
-        numbers, levels = self.selected(subscription)
+        known, numbers, levels = self.selected(subscription)
         now = self.clock.monotonic()
         tail = (
             *(worker.name, worker.incarnation, n),
@@ -193,6 +193,7 @@ class Working(Forwarding):
         rows = self.pool.call(claim)
         last = rows.pop()
         head = Head(*last[13:])
+        head = head._replace(missed=numbers is not None and head.topics != known)
         self._note(rows, head)
         if rows:
             self.awake()
