@@ -24,7 +24,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from benchmarks import ledger
-from benchmarks.servers import Local, Postgres, server
+from benchmarks.servers import Local, Postgres, Redis, server
 from millgate.app import App
 from millgate.brokers import open_broker
 from millgate.brokers.base import Broker, State
@@ -140,7 +140,7 @@ def _work(name: str, seconds: float) -> None:
 
 
 @contextmanager
-def proxied(running: Local | Postgres, folder: Path) -> Iterator[tuple[FaultProxy, str]]:
+def proxied(running: Local | Postgres | Redis, folder: Path) -> Iterator[tuple[FaultProxy, str]]:
     """A proxy before the server, and the URL through it."""
     url = running.url("chaos")
     parts = urlsplit(url)
@@ -149,8 +149,8 @@ def proxied(running: Local | Postgres, folder: Path) -> Iterator[tuple[FaultProx
         through = parts._replace(path=str(folder / "p.sock"))
     else:
         proxy = FaultProxy((parts.hostname, parts.port or 5432))
-        userinfo = parts.netloc.rpartition("@")[0]
-        through = parts._replace(netloc=f"{userinfo}@127.0.0.1:{proxy.port}")
+        userinfo, at, _ = parts.netloc.rpartition("@")
+        through = parts._replace(netloc=f"{userinfo}{at}127.0.0.1:{proxy.port}")
     try:
         yield proxy, through.geturl()
     finally:
@@ -158,7 +158,7 @@ def proxied(running: Local | Postgres, folder: Path) -> Iterator[tuple[FaultProx
 
 
 def torment(
-    running: Local | Postgres, proxy: FaultProxy, fleet: Fleet, tally: Tally, seconds: float
+    running: Local | Postgres | Redis, proxy: FaultProxy, fleet: Fleet, tally: Tally, seconds: float
 ) -> None:
     """Do harm on schedule."""
     began = time.monotonic()
@@ -194,7 +194,7 @@ def settle(broker: Broker, fleet: Fleet, seconds: float) -> bool:
     return False
 
 
-def run(running: Local | Postgres, minutes: float, folder: Path) -> dict[str, object]:
+def run(running: Local | Postgres | Redis, minutes: float, folder: Path) -> dict[str, object]:
     """One chaotic run; the figures at its end."""
     tally = Tally()
     with proxied(running, folder) as (proxy, url):
@@ -241,7 +241,7 @@ def run(running: Local | Postgres, minutes: float, folder: Path) -> dict[str, ob
 def main() -> int:
     """Run and judge."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.chaos", description=__doc__)
-    parser.add_argument("--broker", choices=("local", "postgres"), required=True)
+    parser.add_argument("--broker", choices=("local", "postgres", "redis"), required=True)
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--keep", action="store_true", help="keep the ledger and the workers' log")
@@ -249,7 +249,7 @@ def main() -> int:
     random.seed(options.seed)
     folder = Path(tempfile.mkdtemp(prefix="mg-chaos-"))
     with server(options.broker) as running:
-        assert isinstance(running, Local | Postgres)
+        assert isinstance(running, Local | Postgres | Redis)
         figures = run(running, options.minutes, folder)
     good = figures["drained"] and not figures["lost"] and not figures["beside_live_owner"]
     if not good or options.keep:

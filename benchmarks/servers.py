@@ -92,11 +92,41 @@ class Postgres:
         self._server.close()
 
 
+class Redis:
+    """Redis as most run it for tasks: with its journal, synced once a second."""
+
+    def __init__(self) -> None:
+        from support.servers import Redis as Kept
+
+        self._server = Kept("--appendonly", "yes", "--appendfsync", "everysec")
+
+    def url(self, name: str) -> str:
+        del name  # queues are told apart by --queue
+        return self._server.url
+
+    def restart(self) -> None:
+        from support.redis import Admin
+
+        Admin(self._server.port).kill()
+        self._server.stop()
+        self._server.start()
+
+    def close(self) -> None:
+        self._server.close()
+
+
 @contextmanager
-def server(broker: str) -> Iterator[Memory | Local | Postgres]:
+def server(broker: str) -> Iterator[Memory | Local | Postgres | Redis]:
     """Start it, and end it whatever happens."""
     if broker == "memory":
         yield Memory()
+        return
+    if broker == "redis":
+        redis = Redis()
+        try:
+            yield redis
+        finally:
+            redis.close()
         return
     if broker == "postgres":
         postgres = Postgres()
