@@ -25,6 +25,7 @@ VERBS: Final[Mapping[str, Callable[[Bench], Case]]] = {
     "register": working.register,
     "unregister": working.unregister,
     "claim": working.claim,
+    "claim (more)": working.claim_more,
     "settle": working.settle,
     "extend": working.extend,
     "progress": working.progress,

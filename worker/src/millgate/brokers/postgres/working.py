@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any, Final, NamedTuple
 
@@ -23,7 +24,7 @@ from millgate.brokers.postgres.settling import (
 )
 from millgate.brokers.postgres.url import Target
 from millgate.clock import Clock
-from millgate.errors import InvalidInput
+from millgate.errors import BrokerUnavailable, InvalidInput
 from millgate.fleet import Beat, WorkerInfo, WorkerRef, WorkerState
 from millgate.message import Claim, ClaimRef
 from millgate.queues import Subscription
@@ -82,9 +83,12 @@ class Working(Forwarding):
         claims, head = self._claim(worker, ask.n, ask.subscription, carried)
         stale = carried.stale(head.done or ()) if carried is not None else ()
         for _ in range(_TRIES):
-            if len(claims) >= ask.n or not self._worth_another(head, claims):
-                break
-            more, head = self._claim(worker, ask.n - len(claims), ask.subscription, None)
+            try:
+                if len(claims) >= ask.n or not self._worth_another(head, claims):
+                    break
+                more, head = self._claim(worker, ask.n - len(claims), ask.subscription, None)
+            except BrokerUnavailable:
+                break  # what was given before must not be lost with it
             claims += more
         return Claimed(tuple(claims), stale, _STATES[head.state], head.revision, head.next_due)
 
@@ -198,7 +202,8 @@ class Working(Forwarding):
         if rows:
             self.awake()
         if head.forward:
-            self.forward()
+            with suppress(BrokerUnavailable):  # the next tick does it
+                self.forward()
         return self._claims(rows, call), head
 
     def _note(self, rows: Sequence[tuple[Any, ...]], head: Head) -> None:
