@@ -117,5 +117,7 @@ def _cut(value: Any) -> Any:
 
 
 def _word(value: Any) -> str:
+    if value is None:
+        return "?"  # unknown, as in every table
     text = f"{value:.3f}" if isinstance(value, float) else str(value)
     return json.dumps(text, ensure_ascii=False) if not text or set(text) & set(' "\n\t=') else text

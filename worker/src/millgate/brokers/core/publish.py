@@ -46,7 +46,7 @@ def checked(store: Store, message: Message) -> bytes:
     most = store.policy(message.topic).payload_max
     if len(record) > most:
         raise PayloadTooLarge(
-            f"{message.task} {message.id}: {len(record)} bytes, topic {message.topic!r} takes {most}; "
+            f"{message.task or 'task'} {message.id}: {len(record)} bytes, topic {message.topic!r} takes {most}; "
             "send a reference instead of the data"
         )
     return record
