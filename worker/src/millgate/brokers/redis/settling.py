@@ -6,10 +6,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 from zlib import crc32
 
-from millgate.brokers.base import MAX_BATCH
 from millgate.brokers.redis import failures
 from millgate.brokers.redis.drafts import check_whole, drafts
-from millgate.errors import InvalidInput
 from millgate.message import ClaimRef
 from millgate.settlement import Ack, Bury, Charge, Later, Settlement
 
@@ -36,9 +34,7 @@ def read_token(claim: ClaimRef) -> bytes | None:
 
 def settling(settlements: Sequence[Settlement]) -> list[Any]:
     """The arguments of settlements in order; acknowledgements without a result travel together.
-    Raises InvalidInput, and InvalidMessage for messages that cannot be stored."""
-    if len(settlements) > MAX_BATCH:
-        raise InvalidInput(f"{len(settlements)} settlements in one call; send at most {MAX_BATCH}")
+    Raises InvalidMessage for messages that cannot be stored."""
     arguments: list[Any] = []
     run: bytes | None = None  # the call of the acknowledgements that are being gathered
     start = 0

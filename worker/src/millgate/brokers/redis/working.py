@@ -17,14 +17,15 @@ from millgate.errors import InvalidInput
 from millgate.fleet import Beat, WorkerInfo, WorkerRef, WorkerState
 from millgate.message import Claim, ClaimRef
 from millgate.queues import Subscription
-from millgate.settlement import Settlement
+from millgate.settlement import Ack, Settlement
 
 _STATES: Final = {
     b"U": WorkerState.UNKNOWN,
     b"A": WorkerState.ACTIVE,
     b"F": WorkerState.FENCED,
 }
-_BATCH: Final = 500
+_BATCH: Final = 200
+_MOST: Final = 250  # settlements, and claims, of one call to the server
 _TRIES: Final = 50  # while all that was found had expired
 _ALL: Final = Subscription()
 _HEAD: Final = 21  # bytes before the record of a plain row
@@ -44,28 +45,26 @@ class Working(Forwarding):
             pass
 
     def claim(self, worker: WorkerRef, ask: Ask, settlements: Sequence[Settlement] = ()) -> Claimed:
-        """Carry out settlements, then hand over up to `ask.n` messages."""
+        """Carry out settlements, then hand over up to `ask.n` messages; what would hold the server for too long goes
+        in several calls."""
         if not 0 <= ask.n <= MAX_BATCH:
             raise InvalidInput(f"n is {ask.n}; claim 0 to {MAX_BATCH} messages in one call")
-        claimed, version = self._claim(worker, ask, settling(settlements))
-        stale = claimed.stale
-        for _ in range(_TRIES):
-            unnamed = ask.subscription != _ALL and version != self.topics.version
-            if unnamed:  # there are topics that we did not name
-                self.refresh()
-            if claimed.claims or not ask.n or not (unnamed or claimed.next_due == 0.0):
-                break
-            claimed, version = self._claim(worker, ask, [])
-        return replace(claimed, stale=stale)
+        *earlier, last = _calls(settlements)
+        stale = [name for part in earlier for name in self._settle(part)]
+        claimed = self._claim_some(worker, replace(ask, n=min(ask.n, _MOST)), last)
+        stale += claimed.stale
+        claims = list(claimed.claims)
+        while len(claims) < ask.n and len(claimed.claims) == _MOST:
+            part = replace(ask, n=min(ask.n - len(claims), _MOST))
+            claimed = self._claim_some(worker, part, [])
+            claims += claimed.claims
+        return replace(claimed, claims=tuple(claims), stale=tuple(stale))
 
     def settle(self, settlements: Sequence[Settlement]) -> tuple[str, ...]:
         """Carry out settlements; the stale ones' ids."""
         if not settlements:
             return ()
-        stale, forward = self.run("settle", *settling(settlements))
-        if forward:
-            self.forward()
-        return tuple(name.decode() for name in stale)
+        return tuple(name for part in _calls(settlements) for name in self._settle(part))
 
     def extend(self, worker: WorkerRef, claims: Sequence[ClaimRef], beat: Beat) -> Extended:
         """Renew leases and the worker's row."""
@@ -84,6 +83,25 @@ class Working(Forwarding):
         """Store the progress of a run; False: the token is stale."""
         call = read_token(claim)
         return call is not None and bool(self.run("progress", claim.id, call, value))
+
+    def _settle(self, arguments: list[Any]) -> list[str]:
+        stale, forward = self.run("settle", *arguments)
+        if forward:
+            self.forward()
+        return [name.decode() for name in stale]
+
+    def _claim_some(self, worker: WorkerRef, ask: Ask, settlements: list[Any]) -> Claimed:
+        """One claim, tried again where the first was about topics that are not all, or found only what had expired."""
+        claimed, version = self._claim(worker, ask, settlements)
+        stale = claimed.stale
+        for _ in range(_TRIES):
+            unnamed = ask.subscription != _ALL and version != self.topics.version
+            if unnamed:  # there are topics that we did not name
+                self.refresh()
+            if claimed.claims or not ask.n or not (unnamed or claimed.next_due == 0.0):
+                break
+            claimed, version = self._claim(worker, ask, [])
+        return replace(claimed, stale=stale)
 
     def _claim(self, worker: WorkerRef, ask: Ask, settlements: list[Any]) -> tuple[Claimed, str]:
         call = f"{random.getrandbits(64):016x}"
@@ -107,6 +125,16 @@ class Working(Forwarding):
             revision,
             float(due) / 1000 if due else None,
         ), version.decode()
+
+
+def _calls(settlements: Sequence[Settlement]) -> list[list[Any]]:
+    """The arguments of the calls that carry out settlements; one call where messages follow, which may refuse all."""
+    if len(settlements) > MAX_BATCH:
+        raise InvalidInput(f"{len(settlements)} settlements in one call; send at most {MAX_BATCH}")
+    if any(isinstance(settlement, Ack) and settlement.publish for settlement in settlements):
+        return [settling(settlements)]
+    starts = range(0, max(1, len(settlements)), _MOST)
+    return [settling(settlements[start : start + _MOST]) for start in starts]
 
 
 def _add_claims(claims: list[Claim], group: list[Any], call: str, now: int) -> None:
