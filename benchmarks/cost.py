@@ -22,6 +22,7 @@ from millgate.runtime.rss import rss_of
 from millgate.runtime.worker import Worker
 from millgate.settings import WorkerSettings
 
+
 @dataclass(frozen=True)
 class Reading:
     """One look: seconds of CPU and voluntary switches of each process, and how many tasks have ended."""
@@ -58,7 +59,9 @@ def measure(url: str, tasks: int, children: int) -> str:
     broker = open_broker(url, queue="cost")
     broker.setup()
     kept = App(broker)
-    kept.task(name="noop", topic="cost", result_ttl=0)(lambda: None).send_many(() for _ in range(tasks))
+    kept.task(name="noop", topic="cost", result_ttl=0)(lambda: None).send_many(
+        () for _ in range(tasks)
+    )
     given = broker if url.startswith("memory:") else None
     settings = WorkerSettings(
         broker="" if given else url,

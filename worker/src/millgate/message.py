@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 import msgpack
 
 from millgate.errors import InvalidMessage, NotDecodable
+from millgate.frozen import quick
 from millgate.ids import TASK_ID
 
 TOPIC_NAME: Final = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}\Z")
@@ -39,12 +40,13 @@ class Options:
     @property
     def empty(self) -> bool:
         """Whether everything is left to the topic."""
-        return self == _NO_OPTIONS
+        return self is _NO_OPTIONS or self == _NO_OPTIONS
 
 
 _NO_OPTIONS: Final = Options()
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Message:
     """One request to run a task.
@@ -85,6 +87,7 @@ class Message:
         return bytes(msgpack.packb(_record(self), use_bin_type=True))
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Claim:
     """A message that one worker holds until its lease ends.
@@ -117,20 +120,24 @@ class Claim:
 
     def message(self) -> Message:
         """The whole message, its record decoded. Raises NotDecodable when something else wrote it."""
-        return Message(
-            id=self.id,
-            topic=self.topic,
+        return claimed_message(
+            self.id,
+            self.topic,
+            self.record,
             priority=self.priority,
             key=self.key,
             result_ttl=self.result_ttl,
             group=self.group,
-            **_fields_of(_unpack(self.record)),
         )
 
     def head(self) -> Head:
         """What a supervisor needs of the record, at a fraction of the cost. Raises NotDecodable."""
-        record = _checked(_unpack(self.record))
-        return Head(record[1], _options_of(record[3]), _texts(record[6]))
+        _, task, _, options, _, _, gather, _ = _checked(_unpack(self.record))
+        return Head(
+            task,
+            _NO_OPTIONS if options is None else _options_of(options),
+            () if gather is None else _texts(gather),
+        )
 
 
 class Head(NamedTuple):
@@ -141,6 +148,7 @@ class Head(NamedTuple):
     gather: tuple[str, ...]
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class ClaimRef:
     """Names one claim: the id alone is not enough, another worker may hold it by now."""
@@ -170,6 +178,35 @@ class Receipt:
 
     id: str
     duplicate: bool = False
+
+
+def claimed_message(  # noqa: PLR0913 -- the fields of a claim that say something about its message
+    id: str,  # noqa: A002 -- as the field
+    topic: str,
+    record: bytes,
+    *,
+    priority: int,
+    key: str | None,
+    result_ttl: float | None,
+    group: str | None,
+) -> Message:
+    """As `Claim.message`, of the fields alone: on the way to a child no claim is made of them for that."""
+    task, body, options, headers, feed, gather, chain = _parts_of(_unpack(record))
+    return Message(
+        id=id,
+        topic=topic,
+        task=task,
+        body=body,
+        priority=priority,
+        key=key,
+        result_ttl=result_ttl,
+        group=group,
+        gather=gather,
+        feed=feed,
+        options=options,
+        headers=headers,
+        chain=chain,
+    )
 
 
 def check(message: Message) -> None:
@@ -286,18 +323,26 @@ def _checked(record: Any) -> list[Any]:
     return record
 
 
+_PARTS: Final = ("task", "body", "options", "headers", "feed", "gather", "chain")
+
+
 def _fields_of(record: Any) -> dict[str, Any]:
+    return dict(zip(_PARTS, _parts_of(record), strict=True))
+
+
+def _parts_of(record: Any) -> tuple[Any, ...]:
+    """The values of `_PARTS`. Most messages have no options, headers, gather or chain: that is seen at once."""
     _, task, body, options, headers, feed, gather, chain = _checked(record)
     try:
-        return {
-            "task": task,
-            "body": body,
-            "options": _options_of(options),
-            "headers": _headers_of(headers),
-            "feed": bool(feed),
-            "gather": _texts(gather),
-            "chain": tuple(_from_whole(step) for step in chain or ()),
-        }
+        return (
+            task,
+            body,
+            _NO_OPTIONS if options is None else _options_of(options),
+            {} if headers is None else _headers_of(headers),
+            bool(feed),
+            () if gather is None else _texts(gather),
+            tuple([_from_whole(step) for step in chain]) if chain else (),
+        )
     except TypeError as error:
         raise NotDecodable(f"not the record of a Millgate message: {error}") from error
 

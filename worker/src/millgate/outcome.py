@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from millgate.frozen import quick
 from millgate.message import Message
 
 
@@ -35,6 +36,7 @@ class Failure:
     traceback: str = ""  # the tail
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Returned:
     """The task returned; `result` is encoded, `publish` are the messages that follow in the same step."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import assert_never
 
+from millgate.frozen import quick
 from millgate.message import Claim, ClaimRef, Message
 from millgate.outcome import (
     Cancelled,
@@ -31,6 +32,7 @@ class Charge(StrEnum):
     NOTHING = "nothing"  # counted as an interruption, which has no bound
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Ack:
     """Done. The result (if kept) and the messages to publish are stored in the same step."""

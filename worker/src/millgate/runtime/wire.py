@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgpack
 
 from millgate.errors import NotDecodable
-from millgate.message import Claim, Message, pack, unpack
+from millgate.message import Claim, Message, claimed_message, pack, unpack
 from millgate.outcome import (
     Cancelled,
     Died,
@@ -141,14 +141,13 @@ def load_job(fields: list[Any]) -> tuple[int, Message, list[int], list[Any] | No
     Raises NotDecodable.
     """
     try:
-        seq, id_, topic, record, *counts = fields[:8]
-        priority, key, result_ttl, group, gathered, payload_max = fields[8:]
+        seq, id_, topic, record, a, f, lo, i, priority, key, ttl, group, gathered, most = fields
     except ValueError as error:
         raise NotDecodable(f"not a job: {error}") from error
-    claim = Claim(
-        id_, topic, "", record, priority=priority, key=key, result_ttl=result_ttl, group=group
+    message = claimed_message(
+        id_, topic, record, priority=priority, key=key, result_ttl=ttl, group=group
     )
-    return seq, claim.message(), counts, gathered, payload_max
+    return seq, message, [a, f, lo, i], gathered, most
 
 
 # --- outcomes ------------------------------------------------------------------------------------
@@ -158,7 +157,7 @@ def dump_outcome(outcome: Outcome) -> list[Any]:
     """Plain values for one outcome."""
     match outcome:
         case Returned(result, publish):
-            return ["returned", result, [pack(message) for message in publish]]
+            return ["returned", result, [pack(message) for message in publish] if publish else []]
         case Raised(failure, reason):
             return ["raised", _dump_failure(failure), str(reason)]
         case RetryRequested(delay, failure, charge):
@@ -177,6 +176,8 @@ def load_outcome(fields: list[Any]) -> Outcome:  # noqa: C901 -- one case a line
     """The outcome that `dump_outcome` wrote. Raises NotDecodable."""
     try:
         match fields:
+            case ["returned", result, []]:
+                return Returned(result)
             case ["returned", result, publish]:
                 return Returned(result, tuple(unpack(message) for message in publish))
             case ["raised", failure, reason]:
