@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
@@ -61,6 +62,11 @@ def test_migrate_shows_first_and_then_does(queue: str, capsys: pytest.CaptureFix
     assert main(["migrate", *flags]) == EXIT_OK
     assert "schema version 1" in capsys.readouterr().out
     assert main(["migrate", "--dry-run", *flags]) == EXIT_OK
+    capsys.readouterr()
+    assert main(["migrate", "--dry-run", "-o", "json", *flags]) == EXIT_OK
+    assert json.loads(capsys.readouterr().out)["pending"] == ""
+    assert main(["migrate", "-o", "json", *flags]) == EXIT_OK
+    assert json.loads(capsys.readouterr().out)["changed"] is False
     assert main(["migrate", *flags]) == EXIT_OK
 
 

@@ -180,6 +180,11 @@ def test_a_complaint_says_what_to_do(shell: Shell, arguments: tuple[str, ...], w
     assert shell.err.count("\n") == 1
 
 
+def test_a_worker_of_a_memory_broker_is_refused(shell: Shell) -> None:
+    assert shell("worker", "--app", "shop.tasks:app", "--broker", "memory://") == 2
+    assert "nobody could send to this worker" in shell.err
+
+
 def test_a_memory_broker_of_no_one_is_refused_not_fed(shell: Shell) -> None:
     assert shell("send", "work", "--broker", "memory://") == 2
     assert "memory:// lives within one process" in shell.err

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from typing import Any
 
-from millgate.brokers.base import Broker
+from millgate.brokers.base import Broker, Server
 from millgate.cli.connection import add_broker, connected
 from millgate.cli.console import Console
+from millgate.cli.output import add_format, emit
 from millgate.errors import EXIT_FAILED, EXIT_OK
 
 _EPILOG = (
@@ -30,6 +32,7 @@ def add(subparsers: Any) -> None:
         help="print what would be carried out and change nothing; exit 1 when there is something",
     )
     add_broker(parser)
+    add_format(parser)
     parser.set_defaults(run=_run)
 
 
@@ -38,10 +41,18 @@ def _run(args: argparse.Namespace) -> int:
     with connected(args) as broker:
         pending = _pending(broker)
         if args.dry_run:
-            return _show(console, broker, pending)
+            return _show(console, args.output, broker, pending)
         broker.setup()
         server = broker.server()
         done = "brought to" if pending else "is at"
+        if args.output != "table":
+            _emit(
+                console,
+                args.output,
+                server,
+                {"changed": None if pending is None else bool(pending)},
+            )
+            return EXIT_OK
         version = "" if server.schema is None else f" {done} schema version {server.schema}"
         console.out.write(f"{server.kind} at {server.endpoint}{version or ' is ready'}\n")
     return EXIT_OK
@@ -53,7 +64,15 @@ def _pending(broker: Broker) -> str | None:
     return None if tell is None else str(tell())
 
 
-def _show(console: Console, broker: Broker, pending: str | None) -> int:
+def _emit(console: Console, how: str, server: Server, found: Mapping[str, Any]) -> None:
+    value = {"kind": server.kind, "endpoint": server.endpoint, "schema": server.schema, **found}
+    emit(console, how, value)
+
+
+def _show(console: Console, how: str, broker: Broker, pending: str | None) -> int:
+    if how != "table":
+        _emit(console, how, broker.server(), {"pending": pending})
+        return EXIT_FAILED if pending else EXIT_OK
     if pending is None:
         console.say("this broker needs no migrations; setup prepares what is missing")
         return EXIT_OK

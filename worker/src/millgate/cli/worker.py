@@ -71,6 +71,11 @@ def run(args: argparse.Namespace) -> int:
         raise InvalidSettings(
             "--broker: say where the queue lives, or set MILLGATE_BROKER, e.g. local://"
         )
+    if settings.broker.startswith("memory:"):
+        raise InvalidSettings(
+            "--broker: memory:// lives within one process, where nobody could send to this worker; "
+            "use local:// or a server"
+        )
     _prepare_local(settings)
 
     from millgate.runtime.guardian import guard
