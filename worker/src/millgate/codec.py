@@ -75,7 +75,7 @@ def decode_call(body: bytes) -> tuple[list[Any], dict[str, Any]]:
         or len(call) != 2
         or not isinstance(call[0], list)
         or not isinstance(call[1], dict)
-        or not all(isinstance(name, str) for name in call[1])
+        or (call[1] and not all(isinstance(name, str) for name in call[1]))
     ):
         raise NotDecodable("a body is a JSON array of two: [arguments], {named arguments}")
     return call[0], call[1]

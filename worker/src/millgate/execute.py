@@ -9,6 +9,7 @@ from millgate import codec, context, workflow
 from millgate.context import Context, Surroundings
 from millgate.errors import InvalidInput, NotDecodable, NotEncodable, Reject, Retry, SoftTimeout
 from millgate.failure import describe
+from millgate.frozen import quick
 from millgate.inject import Scope, is_async
 from millgate.limits import parse_duration
 from millgate.message import Message
@@ -35,8 +36,10 @@ __all__ = ["Job", "Surroundings", "run", "run_async", "start", "start_async", "s
 MAX_RESULT: Final = 16 * 2**20
 #: Seconds after which a message of a task that this app does not have is tried elsewhere.
 _UNKNOWN_DELAY: Final = 30.0
+_NOTHING: Final = Returned(None)
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Job:
     """What a child is given to run. `gathered` are the states of `message.gather`, in order.
@@ -180,7 +183,7 @@ def _arguments(spec: TaskSpec, job: Job) -> tuple[list[Any], dict[str, Any]] | O
         args, kwargs = codec.decode_call(body)
     except NotDecodable as error:
         return Rejected(describe(error), Reason.UNDECODABLE)
-    filled = spec.depends.keys() & kwargs.keys()
+    filled = spec.depends.keys() & kwargs.keys() if spec.depends else None
     if filled:  # whoever sends must not choose what the worker is to provide
         names = ", ".join(sorted(filled))
         text = f"{spec.name} is given {names} by its worker, not by the sender"
@@ -315,6 +318,8 @@ def _returned(job: Job, value: Any) -> Outcome:
     wanted = message.result_ttl != 0 or message.group is not None
     fed = bool(message.chain) and message.chain[0].feed
     if not wanted and not fed:
+        if not message.chain:
+            return _NOTHING
         return Returned(None, workflow.following(message, b"null"))
     try:
         result = codec.encode(value, "result")

@@ -37,16 +37,17 @@ class Link:
         self._changed = threading.Condition(threading.Lock())
         self._reading = False
         self._writing = threading.Lock()
+        self._encoder = wire.Encoder()  # used by whoever writes
         self._main = threading.get_ident()
 
     # --- writing ---------------------------------------------------------------------------------
 
     def send(self, value: Any) -> None:
         """Send one frame; blocks while the supervisor is busy. Raises FrameTooLarge."""
-        data = wire.encode(value)
         self._enter()
         try:
             with self._writing:
+                data = self._encoder.encode(value)
                 sent = os.write(self.descriptor, data)
                 while sent < len(data):
                     data = data[sent:]

@@ -69,7 +69,7 @@ class Looped:
 
     def _fill(self) -> None:
         while self._waiting and len(self._running) < self._slots:
-            taken = self._station.take(self._waiting.popleft())
+            taken = self._station.take(self._waiting.popleft(), self._station.clock.monotonic())
             if taken is not None:
                 self._begin(*taken)
 
@@ -99,7 +99,7 @@ class Looped:
     def _in_thread(self, seq: int, job: Job) -> Outcome:
         self._interrupts.enter(seq)
         try:
-            return self._station.guarded(seq, lambda: self._station.run(seq, job))
+            return self._station.guarded(seq, self._station.run, job)
         finally:
             self._interrupts.leave(seq)
 

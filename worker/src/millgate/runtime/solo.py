@@ -60,18 +60,18 @@ class Solo:
 
     def _one(self, fields: list[Any]) -> None:
         station = self._station
-        taken = station.take(fields)
+        began = station.clock.monotonic()
+        taken = station.take(fields, began)
         if taken is None:
             return
         seq, job = taken
-        began = station.clock.monotonic()
-        outcome = station.guarded(seq, lambda: self._run(seq, job)) if isinstance(job, Job) else job
+        outcome = station.guarded(seq, self._run, job) if isinstance(job, Job) else job
         self._running = 0
         station.report(seq, outcome, station.clock.monotonic() - began)
 
     def _run(self, seq: int, job: Job) -> Outcome:
         self._told = False
-        if not self._station.is_async(job):
+        if self._loop is None or not self._station.is_async(job):
             self._running = seq
             try:
                 return self._station.run(seq, job)

@@ -62,10 +62,10 @@ class Station:
         self.table = table
         self.clock = clock
 
-    def take(self, fields: list[Any]) -> tuple[int, Job | Outcome] | None:
+    def take(self, fields: list[Any], now: float) -> tuple[int, Job | Outcome] | None:
         """Take up one job: its number, and the job or what makes it impossible; None: it was taken back."""
         seq: int = fields[0]
-        if not self.table.take(seq, self.clock.monotonic()):
+        if not self.table.take(seq, now):
             self.link.send(["left", seq])
             return None
         try:
@@ -108,10 +108,10 @@ class Station:
             refused = Rejected(failure, Reason.RESULT_REFUSED)
             self.link.send(["done", seq, seconds, wire.dump_outcome(refused)])
 
-    def guarded(self, seq: int, call: Callable[[], Outcome]) -> Outcome:
+    def guarded(self, seq: int, call: Callable[[int, Job], Outcome], job: Job) -> Outcome:
         """The call's outcome, or what it means that it raised all the same: memory gone while it was reported."""
         try:
-            return call()
+            return call(seq, job)
         except MemoryError:
             raise_limit()
             failure = Failure("builtins.MemoryError", "out of memory, even to say where")

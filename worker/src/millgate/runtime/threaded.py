@@ -81,7 +81,7 @@ class Threaded:
                 break
             for fields in jobs:
                 self._free.acquire()
-                taken = self._station.take(fields)
+                taken = self._station.take(fields, self._station.clock.monotonic())
                 if taken is None:
                     self._free.release()
                     continue
@@ -103,7 +103,7 @@ class Threaded:
             seq, job = taken
             station = self._station
             began = station.clock.monotonic()
-            outcome = station.guarded(seq, lambda s=seq, j=job: self._one(s, j))  # type: ignore[misc]
+            outcome = station.guarded(seq, self._one, job)
             station.report(seq, outcome, station.clock.monotonic() - began)
             self._free.release()
 

@@ -7,7 +7,7 @@ Down: ["hello", …], ["run", [job, …]], ["answer", request, …]. Up: ["ready
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgpack
@@ -40,7 +40,26 @@ class FrameTooLarge(NotDecodable):
 
 def encode(value: Any) -> bytes:
     """One frame. Raises FrameTooLarge, and what msgpack raises for values that are not plain."""
-    body: bytes = msgpack.packb(value, use_bin_type=True)
+    return _frame(msgpack.packb(value, use_bin_type=True))
+
+
+class Encoder:
+    """As `encode`, with a buffer that is kept from frame to frame; for one thread at a time."""
+
+    __slots__ = ("_pack",)
+
+    def __init__(self) -> None:
+        self._pack = msgpack.Packer(use_bin_type=True).pack
+
+    def encode(self, value: Any) -> bytes:
+        """One frame. Raises as `encode`."""
+        body: bytes = self._pack(value)
+        if len(body) > _CHUNK:  # nobody is to hold so much for the frames to come
+            self._pack = msgpack.Packer(use_bin_type=True).pack
+        return _frame(body)
+
+
+def _frame(body: bytes) -> bytes:
     if len(body) > MAX_FRAME:
         raise FrameTooLarge(f"a frame of {len(body)} bytes is over the bound of {MAX_FRAME}")
     return _LENGTH.pack(len(body)) + body
@@ -75,8 +94,7 @@ class Reader:
         count = self._receive(memoryview(self._chunk))
         if count == 0:
             return None
-        data = self._rest + bytes(memoryview(self._chunk)[:count])
-        return list(self._cut(data))
+        return self._cut(self._rest + self._chunk[:count])
 
     def _fill(self, long: bytearray) -> list[Any] | None:
         count = self._receive(memoryview(long)[self._filled :])
@@ -88,7 +106,8 @@ class Reader:
         self._long = None
         return [decode(long)]
 
-    def _cut(self, data: bytes) -> Iterator[Any]:
+    def _cut(self, data: bytes) -> list[Any]:
+        frames: list[Any] = []
         start, end = 0, len(data)
         while end - start >= _LENGTH.size:
             (length,) = _LENGTH.unpack_from(data, start)
@@ -100,9 +119,10 @@ class Reader:
                     start = end
                 break
             start += _LENGTH.size
-            yield decode(memoryview(data)[start : start + length])
+            frames.append(decode(data[start : start + length]))
             start += length
         self._rest = data[start:]
+        return frames
 
     def _begin_long(self, beginning: bytes, length: int) -> None:
         self._long = bytearray(length)
