@@ -23,7 +23,7 @@ class Watched:
         self.servers = [Redis("--repl-diskless-sync-delay", "0")]
         port = self.servers[0].port
         for _ in range(replicas):
-            arguments = ("--replicaof", f"127.0.0.1 {port}", "--repl-diskless-sync-delay", "0")
+            arguments = ("--replicaof", "127.0.0.1", str(port), "--repl-diskless-sync-delay", "0")
             self.servers.append(Redis(*arguments))
         for server in self.servers[1:]:
             _linked(Admin(server.port))

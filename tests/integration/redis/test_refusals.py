@@ -103,7 +103,7 @@ def test_an_evicting_server_is_refused_by_the_name_of_the_setting(
 
 
 def test_a_replica_is_refused(server: Redis, queue: str, open_one: Open) -> None:
-    replica = Redis("--replicaof", f"127.0.0.1 {server.port}")
+    replica = Redis("--replicaof", "127.0.0.1", str(server.port))
     try:
         with pytest.raises(UnsafeServer, match="replica"):
             open_one(queue, replica.url).setup()

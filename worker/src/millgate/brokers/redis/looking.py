@@ -24,7 +24,7 @@ _STATES: Final = {
     b"F": State.FAILED,
     b"C": State.CANCELLED,
 }
-_PAGE: Final = 300  # topics that one call reads, and ids
+PAGE: Final = 300  # topics that one call reads, and ids
 _NOBODY: Final = ("", "0")
 
 
@@ -34,8 +34,8 @@ class Looking(Working):
     def states(self, ids: Sequence[str]) -> list[TaskState]:
         """What is known of each id, in order."""
         found: list[TaskState] = []
-        for start in range(0, len(ids), _PAGE):
-            page = ids[start : start + _PAGE]
+        for start in range(0, len(ids), PAGE):
+            page = ids[start : start + PAGE]
             answers, forward = self.run("states", *_NOBODY, *page)
             found += map(task_state, page, answers)
             if forward:
@@ -48,7 +48,7 @@ class Looking(Working):
         workers: tuple[WorkerRow, ...] = ()
         start, revision, due, forward = 1, 0, -1, False
         while start:
-            revision, due, page, rows_, following, more = self.run("stats", start, _PAGE)
+            revision, due, page, rows_, following, more = self.run("stats", start, PAGE)
             topics |= {row[0].decode(): _topic(row) for row in page}
             if start == 1:
                 workers = tuple(_worker(row) for row in rows_)

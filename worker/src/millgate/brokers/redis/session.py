@@ -89,18 +89,18 @@ class Session:
         )
         return self.topics
 
-    def selected(self, subscription: Subscription) -> list[Any]:
-        """A subscription as the scripts read it: -1 for all topics, or how many and their numbers, and the levels
-        when it orders them."""
+    def selected(self, subscription: Subscription) -> tuple[str, list[Any]]:
+        """The version of the list of topics, and a subscription as the scripts read it: -1 for all topics, or how many
+        and their numbers, and the levels when it orders them."""
         if not (subscription.include or subscription.exclude or subscription.ordered):
-            return ["-1"]
+            return self.topics.version, ["-1"]
         known = self._selected.get(subscription)
         if known is None or known[0] != self.topics.version:
             known = self._select(subscription)
             if len(self._selected) > _SUBSCRIPTIONS:
                 self._selected.clear()
             self._selected[subscription] = known
-        return known[1]
+        return known
 
     def _select(self, subscription: Subscription) -> tuple[str, list[Any]]:
         topics = self.topics if self.topics.version else self.refresh()

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import random
+import ssl
 import threading
+import weakref
 from collections.abc import Sequence
 from contextlib import suppress
 from hashlib import blake2s
@@ -13,10 +15,10 @@ from typing import Final
 
 from millgate.brokers.base import TaskState
 from millgate.brokers.redis.connection import Connection, Lost, Refused, Strange
-from millgate.brokers.redis.looking import Looking, task_state
+from millgate.brokers.redis.looking import PAGE, Looking, task_state
 from millgate.brokers.redis.url import Target
 from millgate.clock import Clock
-from millgate.errors import BrokerUnavailable
+from millgate.errors import BrokerError
 from millgate.queues import Subscription
 
 #: Seconds between looks: a bell that was rung for a worker that died right then is made up for by the next look.
@@ -31,6 +33,8 @@ class Waiting(Looking):
         super().__init__(target, deadline, clock)
         self._number = f"{random.getrandbits(62):x}"
         self._interrupt = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        weakref.finalize(self, os.close, self._interrupt)  # not before: a thread may wait for it
+        self._answer = min(_ANSWER, deadline / 2)
         self._bell: Connection | None = None
         self._bell_pid = os.getpid()
         self._one = threading.Lock()  # one waiter per object has the connection
@@ -38,7 +42,9 @@ class Waiting(Looking):
     def wait_for_work(self, subscription: Subscription, timeout: float) -> bool:
         """Block until something may have become claimable, at most `timeout` seconds."""
         end = self.clock.monotonic() + timeout
-        with self._one:
+        if not self._one.acquire(timeout=max(0.0, timeout)):
+            return False  # another thread of this object waits for the same
+        try:
             if self._drained():
                 return True
             while True:
@@ -52,6 +58,8 @@ class Waiting(Looking):
                     return True
                 if self.clock.monotonic() >= end:
                     return self._look(subscription)[0] if due is not None and due <= left else False
+        finally:
+            self._one.release()
 
     def interrupt(self) -> None:
         """Make a `wait_for_work` return now, or the next one return at once. Safe in signal handlers."""
@@ -75,53 +83,64 @@ class Waiting(Looking):
             self._pop(f"done:{name}", min(left, _LOOK))
 
     def close(self) -> None:
-        """Free what this object holds."""
-        if self._bell is not None:
-            self._bell.close()
+        """Free what this object holds; who waits in another thread returns."""
         self.pool.close()
-        os.close(self._interrupt)
+        self.interrupt()
+        if self._one.acquire(timeout=self.pool.deadline):
+            self._bell_broke()
+            self._one.release()
 
     def _await(self, name: str, ids: Sequence[str], end: float) -> dict[str, TaskState]:
         left = max(0.1, end - self.clock.monotonic()) + 5
-        answers, forward = self.run("states", name, f"{left:.3f}", *ids)
-        if forward:
-            self.forward()
-        return dict(zip(ids, map(task_state, ids, answers), strict=True))
+        known: dict[str, TaskState] = {}
+        for start in range(0, len(ids), PAGE):
+            page = ids[start : start + PAGE]
+            answers, forward = self.run("states", name, f"{left:.3f}", *page)
+            known |= zip(page, map(task_state, page, answers), strict=True)
+            if forward:
+                self.forward()
+        return known
 
     def _look(self, subscription: Subscription) -> tuple[bool, float | None]:
         """Whether something is claimable, and the seconds until time alone may change that; bells ring from now."""
         while True:
-            chosen = self.selected(subscription)
-            hit, due, version, forward = self.run(
-                "look", _name(subscription), self.topics.version, *chosen
-            )
+            asked, chosen = self.selected(subscription)
+            hit, due, version, forward = self.run("look", _name(subscription), asked, *chosen)
             if forward:
                 self.forward()
-            if chosen == ["-1"] or version.decode() == self.topics.version:
+            if chosen == ["-1"] or version.decode() == asked:
                 return bool(hit), float(due) / 1000 if due else None
-            self.refresh()
+            if version.decode() != self.topics.version:  # no other thread was quicker
+                self.refresh()
 
     def _sleep(self, bell: str, seconds: float) -> bytes | None:
         """Wait for the bell or an interrupt; the token, None when there was none."""
         own = f"{self.target.prefix}wake:{self._number}"
         keys = (self.target.prefix + bell, own)
         end = self.clock.monotonic() + seconds
+        until, interrupted = end + self._answer, False
         try:
             connection = self._bell_connection(end)
-            connection.send("BLPOP", *keys, f"{max(seconds, 0.002):.3f}", until=end + _ANSWER)
-            readable = connection.ready([self._interrupt], seconds + 1.0)
+            connection.send("BLPOP", *keys, f"{max(seconds, 0.002):.3f}", until=until)
+            readable = connection.ready([self._interrupt], seconds + self._answer)
             if self._interrupt in readable:
-                self._drained()
+                interrupted = self._drained()
                 # end the pop, lest it take a bell from others
                 if connection.fileno() not in readable:
                     self.pool.call("interrupt", ("RPUSH", own, "1"))
-                    self._heard(connection.read(self.clock.monotonic() + _ANSWER), own, bell)
+                    until = self.clock.monotonic() + self._answer
+                    self._heard(connection.read(until), own, bell)
                     return own.encode()
-            reply = connection.read(self.clock.monotonic() + _ANSWER)
-        except (Lost, Refused, Strange, BrokerUnavailable):
+            reply = connection.read(until)
+        except (Lost, Refused, Strange, ssl.SSLError, BrokerError):
+            # the next look says what is wrong, if it still is
             self._bell_broke()
+            if interrupted:
+                return own.encode()
             self._rest(end)
             return None
+        if interrupted:
+            return own.encode()
         return None if reply is None else bytes(reply[1])
 
     def _heard(self, reply: list[bytes] | None, own: str, bell: str) -> None:
@@ -152,9 +171,12 @@ class Waiting(Looking):
         try:
             connection = self.pool.take(end + 1.0)
             connection.run(
-                "BLPOP", self.target.prefix + key, f"{max(seconds, 0.002):.3f}", until=end + _ANSWER
+                "BLPOP",
+                self.target.prefix + key,
+                f"{max(seconds, 0.002):.3f}",
+                until=end + self._answer,
             )
-        except (Lost, Refused, Strange) as error:
+        except (Lost, Refused, Strange, ssl.SSLError, BrokerError) as error:
             self.pool.drop(connection, error)
             self._rest(end)
         except BaseException:

@@ -92,24 +92,28 @@ class Working(Forwarding):
 
     def _claim_some(self, worker: WorkerRef, ask: Ask, settlements: list[Any]) -> Claimed:
         """One claim, tried again where the first was about topics that are not all, or found only what had expired."""
-        claimed, version = self._claim(worker, ask, settlements)
+        claimed, asked, version = self._claim(worker, ask, settlements)
         stale = claimed.stale
         for _ in range(_TRIES):
-            unnamed = ask.subscription != _ALL and version != self.topics.version
-            if unnamed:  # there are topics that we did not name
+            unnamed = ask.subscription != _ALL and version != asked
+            if unnamed and version != self.topics.version:  # there are topics that we did not name
                 self.refresh()
             if claimed.claims or not ask.n or not (unnamed or claimed.next_due == 0.0):
                 break
-            claimed, version = self._claim(worker, ask, [])
+            claimed, asked, version = self._claim(worker, ask, [])
         return replace(claimed, stale=stale)
 
-    def _claim(self, worker: WorkerRef, ask: Ask, settlements: list[Any]) -> tuple[Claimed, str]:
+    def _claim(
+        self, worker: WorkerRef, ask: Ask, settlements: list[Any]
+    ) -> tuple[Claimed, str, str]:
+        """The answer, and the versions of the list of topics that was asked with and that is valid."""
         call = f"{random.getrandbits(64):016x}"
         subscription = ask.subscription
+        asked, chosen = self.selected(subscription)
         answer = self.run(
             "claim",
             *(worker.name, worker.incarnation, bytes.fromhex(call), ask.n),
-            *("1" if subscription.ordered else "0", *self.selected(subscription)),
+            *("1" if subscription.ordered else "0", *chosen),
             *settlements,
         )
         state, revision, version, stale, groups, due, forward, now = answer
@@ -118,13 +122,14 @@ class Working(Forwarding):
             _add_claims(claims, group, call, now)
         if forward:
             self.forward()
-        return Claimed(
+        claimed = Claimed(
             tuple(claims),
             tuple(name.decode() for name in stale),
             _STATES[state],
             revision,
             float(due) / 1000 if due else None,
-        ), version.decode()
+        )
+        return claimed, asked, version.decode()
 
 
 def _calls(settlements: Sequence[Settlement]) -> list[list[Any]]:

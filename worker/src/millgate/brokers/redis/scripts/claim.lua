@@ -13,10 +13,10 @@ end
 local ops, refused = settlements_at(at)
 if not ops then return refused end
 tick()
-local stale, groups, memo, skipped = {}, {}, {}, false
+local stale, groups, skipped = {}, {}, false
 for _, op in ipairs(ops) do carry_out(op, stale) end
 
-local w = call('HMGET', P .. 'w:' .. name, 'inc', 'wn', 'fence', 'call', 'memo', 'seen')
+local w = call('HMGET', P .. 'w:' .. name, 'inc', 'wn', 'fence', 'call', 'seen')
 local state = 'A'
 local fence = tonumber(w[3] or nil)
 if w[1] ~= incarnation then
@@ -36,7 +36,7 @@ end
 -- A repeat: what the first call handed over and is still held, its leases counted anew.
 local function again()
   local by = {}
-  for _, id in ipairs(munpack(w[5])) do
+  for _, id in ipairs(call('SRANDMEMBER', P .. 'h:' .. w[2], 10000)) do
     local lease, row = lease_of(id), row_of(id)
     if lease and lease.call == this and row then
       local t = topic(row.tn)
@@ -230,7 +230,6 @@ local function serve(t, count)
       out[given], records[given] = id, rec
       if counted then attempts[given] = counted[k] or '' end
       if ready then since[given] = ready[k] or '' end
-      memo[#memo + 1] = id
     else
       skipped = true
     end
@@ -245,7 +244,7 @@ local function serve(t, count)
   end
 end
 
-local seen = tonumber(w[6] or nil) or 0
+local seen = tonumber(w[5] or nil) or 0
 if state ~= 'U' and NOW - seen >= 250 then
   seen = NOW
   call('ZADD', P .. 'ws', NOW, name)
@@ -277,7 +276,7 @@ elseif state ~= 'U' then
     end
     full = n == 0 and not skipped
   end
-  call('HSET', P .. 'w:' .. name, 'call', this, 'memo', mpack(memo), 'seen', seen)
+  call('HSET', P .. 'w:' .. name, 'call', this, 'seen', seen)
 end
 finish(ARGV[4] ~= '0')
 local due = ''

@@ -29,5 +29,6 @@ for from = 4, #ARGV, 1000 do
   end
   if #renewed > 0 then call('ZADD', P .. 'leases', 'XX', unpack(renewed)) end
 end
-call('HSET', P .. 'g', 'beat', NOW)
-return { lost, stop, state, tonumber(call('HGET', P .. 'g', 'rev')) or 0 }
+local g = call('HMGET', P .. 'g', 'rev', 'beat', 'grace')
+beat(tonumber(g[2] or nil) or 0, tonumber(g[3] or nil) or 0)
+return { lost, stop, state, tonumber(g[1] or nil) or 0 }

@@ -982,14 +982,20 @@ local function age_out_dead()
   end
 end
 
+-- Note that somebody was here; after a gap nobody was, the owners of leases neither: they may renew first.
+local function beat(last, grace)
+  if last > 0 and NOW - last > 5000 and NOW - grace > 60000 then
+    grace = NOW + 10000
+    call('HSET', P .. 'g', 'grace', grace)
+  end
+  if NOW - last >= 1000 or NOW < last then call('HSET', P .. 'g', 'beat', NOW) end
+  return grace
+end
+
 --@seldom
 local function sweep()
-  if G.beat > 0 and NOW - G.beat > 5000 and NOW - G.grace > 60000 then
-    G.grace = NOW + 10000 -- nobody was here, the owners of leases neither: they renew first
-    call('HSET', P .. 'g', 'grace', G.grace)
-  end
+  G.grace = beat(G.beat, G.grace)
   G.beat = NOW
-  call('HSET', P .. 'g', 'beat', NOW)
   forget_workers()
   age_out_dead()
   for _, id in ipairs(call('ZRANGEBYSCORE', P .. 'awx', '-inf', NOW, 'LIMIT', 0, 50)) do
