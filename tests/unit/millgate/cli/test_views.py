@@ -202,6 +202,13 @@ def test_why_names_every_reason_that_holds() -> None:
         assert part in reasons
 
 
+def test_why_speaks_of_one_as_of_one() -> None:
+    stats = Stats(topics={"t": TopicStats(waiting=0, delayed=1)}, workers=(a_row(),))
+    assert topic_reasons("t", stats, Configuration()) == [
+        "nothing waits in topic t; 1 is not due yet"
+    ]
+
+
 def test_why_blames_no_rate_for_what_is_paused() -> None:
     stats = Stats(topics={"t": TopicStats(waiting=3, claimable=0, paused=True)}, workers=(a_row(),))
     configuration = Configuration(topics={"t": TopicPolicy("t", rate=Rate(1, 60.0))})

@@ -84,7 +84,8 @@ def topic_reasons(name: str, stats: Stats, configuration: Configuration) -> list
         *_limited(name, topic, stats, configuration),
     ]
     if topic.waiting == 0:
-        delayed = f"; {topic.delayed} are not due yet" if topic.delayed else ""
+        verb = "is" if topic.delayed == 1 else "are"
+        delayed = f"; {topic.delayed} {verb} not due yet" if topic.delayed else ""
         reasons.append(f"nothing waits in topic {name}{delayed}")
     if not reasons:
         reasons.append(_moving(topic, stats))
