@@ -61,16 +61,21 @@ def counted(paths: list[str]) -> Iterator[dict[str, Any]]:
 
 
 def main() -> int:
-    """Count, report, compare."""
+    """Count, report, compare; without --report the report goes with the run."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--files", type=int, help="only so many files")
     parser.add_argument("--report", type=Path, help="where to write the report")
     options = parser.parse_args()
-    report = options.report or Path(tempfile.mkdtemp(prefix="millgate-demo-")) / "report.txt"
+    with tempfile.TemporaryDirectory(prefix="millgate-demo-") as folder:
+        return run(options.report or Path(folder, "report.txt"), options.files)
+
+
+def run(report: Path, limit: int | None) -> int:
+    """The exit code: 0 only if everything was counted and the greedy task was stopped."""
     report.write_text(HEAD, encoding="utf-8")
 
     greedy = tasks.hoard.send(str(ROOT))  # wants some gigabytes, and will not get far
-    paths = sources(options.files)
+    paths = sources(limit)
     missing = Counter(map(package, paths))
     rows: dict[str, Counter[str]] = defaultdict(Counter)
     appended = []
@@ -88,7 +93,7 @@ def main() -> int:
     total = tasks.finish.send(str(report)).result(timeout=60)
 
     print(report.read_text(encoding="utf-8"))
-    files, lines = independent_count(options.files)
+    files, lines = independent_count(limit)
     same = (total["files"], total["lines"]) == (files, lines)
     print(f"counted by tasks: {total['files']:,} files, {total['lines']:,} lines")
     print(

@@ -79,6 +79,14 @@ def test_it_leaves_no_process_and_no_file(demo: subprocess.CompletedProcess[str]
             continue  # it ended meanwhile
 
 
+def test_a_report_that_nobody_asked_for_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    assert run("--once", "driver.py", "--", "--files", "5").returncode == 0
+    assert list(tmp_path.glob("millgate-d*")) == []
+
+
 def test_a_wrong_count_is_a_failure(tmp_path: Path) -> None:
     """The example's own check: a driver that counts something else ends with 1, and so does the command."""
     driver = (QUICKSTART / "driver.py").read_text(encoding="utf-8")
