@@ -54,6 +54,12 @@ _OOM = "command not allowed when used memory > 'maxmemory'."
             r"setup\(\)",
             False,
         ),
+        (
+            "ERR ACL failure in script: User mill has no permissions to run the 'hset' command",
+            PermissionMissing,
+            r"\+hset",
+            False,
+        ),
         ("ERR DB index is out of range", BrokerRefused, "database", False),
         ("MGFULL the queue holds 5 of at most 5", QueueFull, "holds 5", False),
         ("MGSIZE m1: 9 bytes, topic 't' takes 5", PayloadTooLarge, "reference", False),

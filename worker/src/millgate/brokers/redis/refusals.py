@@ -94,6 +94,8 @@ _OURS: Final[dict[str, type[MillgateError]]] = {
     "MGNEWER": SchemaTooNew,
 }
 _CODE: Final = re.compile(r"\b(MG[A-Z]+) ?(.*)", re.DOTALL)
+#: How servers say inside a script that the user may not.
+_FORBIDDEN: Final = ("can't run this command", "can't access at least one", "has no permissions")
 _COMMAND: Final = re.compile(r"run the '([^']+)'")
 
 
@@ -108,7 +110,7 @@ def judge(text: str, endpoint: str, verb: str) -> Verdict:
     if word in _WORDS:
         kind, advice, again, elsewhere = _WORDS[word]
         return Verdict(kind(f"{endpoint}: {advice} ({text})"), again, elsewhere)
-    if word == "NOPERM" or "can't run this command" in text or "can't access at least one" in text:
+    if word == "NOPERM" or any(said in text for said in _FORBIDDEN):
         return Verdict(_missing(text, endpoint, verb))
     if "invalid password" in text or "without any password configured" in text:
         return Verdict(AuthFailed(f"{endpoint}: the server refused the credentials ({text})"))

@@ -15,8 +15,9 @@ local COMMANDS = {
 }
 for _, command in ipairs(COMMANDS) do
   local answer = redis.pcall(unpack(command))
-  if type(answer) == 'table' and answer.err
-      and (answer.err:find('NOPERM', 1, true) or answer.err:find("can't run this command", 1, true)) then
+  local said = type(answer) == 'table' and answer.err or ''
+  if said:find('NOPERM', 1, true) or said:find('no permissions', 1, true)
+      or said:find("can't run this command", 1, true) then
     missing[#missing + 1] = command[1]:lower()
   end
 end
