@@ -33,21 +33,23 @@ local function group_for(t)
   return group
 end
 
--- A repeat: what the first call handed over and is still held, its leases counted anew.
+-- A repeat: what the first call handed over and is still held, in the order of starting, its leases counted anew.
 local function again()
-  local by = {}
+  local rows, by = {}, {}
   for _, id in ipairs(call('SRANDMEMBER', P .. 'h:' .. w[2], 10000)) do
     local lease, row = lease_of(id), row_of(id)
-    if lease and lease.call == this and row then
-      local t = topic(row.tn)
-      by[t.n] = by[t.n] or group_for(t)
-      local group = by[t.n]
-      call('ZADD', P .. 'leases', NOW + group[2], id)
-      alarm(NOW + group[2])
-      group[3][#group[3] + 1] = id
-      group[4][#group[4] + 1] = row.rec
-      group[5][#group[5] + 1] = call('HGET', P .. 'a', id) or ''
-    end
+    if lease and lease.call == this and row then rows[#rows + 1] = row end
+  end
+  table.sort(rows, function(one, other) return one.rank < other.rank end)
+  for _, row in ipairs(rows) do
+    local t = topic(row.tn)
+    by[t.n] = by[t.n] or group_for(t)
+    local group = by[t.n]
+    call('ZADD', P .. 'leases', NOW + group[2], row.id)
+    alarm(NOW + group[2])
+    group[3][#group[3] + 1] = row.id
+    group[4][#group[4] + 1] = row.rec
+    group[5][#group[5] + 1] = call('HGET', P .. 'a', row.id) or ''
   end
 end
 
