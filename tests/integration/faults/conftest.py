@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
@@ -61,7 +61,7 @@ class Matrix:
         road, verb, fault = cell
         disturbed(self._grounds[road], verb, fault, self.requests(road, verb))
 
-    def _requests(self, road: str, verb: str) -> int:
+    def _requests(self, road: str, verb: str) -> Sequence[int]:
         return undisturbed(self._grounds[road], verb)
 
 

@@ -120,14 +120,15 @@ class Bench:
         held = [seen.id for seen in self.near.peek(self.topic, State.RUNNING, 100)]
         assert sorted(self.near.requeue(held)) == sorted(held)
         waiting = [seen.id for seen in self.near.peek(self.topic, State.WAITING, 100)]
-        started = Hand(self.near).run_all(self.topic)
+        started = self.ground.sweeper.run_all(self.topic)
         assert len(set(started)) == len(started), f"handed out twice: {started}"
         assert set(waiting) <= set(started), f"never handed out: {set(waiting) - set(started)}"
         row = self.counts()
         assert (row.waiting, row.delayed, row.leased) == (0, 0, 0)
 
     def close(self) -> None:
-        """End the client, then the proxy."""
+        """End the client, then the proxy; the queue's lists must not grow with every cell."""
+        self.near.unregister(self.hand.worker)
         while self._closing:
             self._closing.pop()()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Final
@@ -53,7 +53,7 @@ VERBS: Final[Mapping[str, Callable[[Bench], Case]]] = {
     "schedules": producing.schedules,
     "close": working.close,
 }
-#: Requests of one call that are hit; a call that goes on asking is not followed further.
+#: Requests of one call that are hit: the first, the last, and some between.
 MOST: Final = 4
 _LATE: Final = 0.05  # seconds for the server to carry out what reached it late
 
@@ -68,8 +68,8 @@ def _bench(ground: Ground, verb: str) -> Iterator[tuple[Bench, Case]]:
         bench.close()
 
 
-def undisturbed(ground: Ground, verb: str) -> int:
-    """How many requests one call makes when nothing happens to it; what it must do then is checked as well."""
+def undisturbed(ground: Ground, verb: str) -> Sequence[int]:
+    """Which requests of one call are to be hit. What the verb must do when nothing happens to it is checked as well."""
     seen = 0
 
     def count(_: bytes) -> bool:
@@ -88,12 +88,12 @@ def undisturbed(ground: Ground, verb: str) -> int:
         case.check(answers)
         bench.conserved()
     assert requests, "the call asks nothing of the server"
-    return min(requests, MOST)
+    return sorted({round(at * (requests - 1) / (MOST - 1)) for at in range(MOST)})
 
 
-def disturbed(ground: Ground, verb: str, fault: Fault, requests: int) -> None:
+def disturbed(ground: Ground, verb: str, fault: Fault, requests: Sequence[int]) -> None:
     """Let the fault hit each request of the verb; everything that the contract promises must hold."""
-    hits = sum(_hit(ground, verb, fault, at) for at in range(requests))
+    hits = sum(_hit(ground, verb, fault, at) for at in requests)
     assert hits, "the fault met no request"
 
 

@@ -13,6 +13,7 @@ from millgate.brokers import open_broker
 from millgate.brokers.base import Broker
 from support.brokers import FACTORIES
 from support.faults import Address, FaultProxy
+from support.working import Hand
 
 #: Seconds that a call of a disturbed client may take.
 DEADLINE: Final = 1.2
@@ -34,6 +35,7 @@ ROADS: Final[Mapping[str, Road]] = {
     "local-tcp": Road("local"),
     "postgres": Road("postgres"),
     "postgres-pooler": Road("postgres", query="pooler=transaction"),
+    "redis": Road("redis"),
 }
 
 
@@ -46,6 +48,8 @@ class Ground:
         self.venue = FACTORIES[road.broker](folder)
         #: Undisturbed.
         self.near = self.venue.client()
+        #: Runs what a cell has left.
+        self.sweeper = Hand(self.near)
 
     def proxied(self) -> tuple[FaultProxy, str]:
         """A proxy before the server, and the queue's URL through it."""
