@@ -14,7 +14,8 @@ BROKER ?= local
 DEMO ?= .venv-demo
 DEMO_SOURCES := constraints.txt worker/pyproject.toml operator/pyproject.toml $(shell find worker/src operator/src -type f -not -name "*.pyc")
 PEERS ?=
-JOBS ?= 2
+# many tests wait for servers and deadlines: more processes than cores pay off
+JOBS ?= 4
 
 PARTS := unit contracts conformance integration cluster e2e
 ifeq ($(TESTS),all)
