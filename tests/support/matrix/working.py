@@ -18,8 +18,8 @@ from support.matrix.bench import Bench, Case, known
 from support.wait import eventually
 from support.working import Hand
 
-#: Seconds that a wait may last, and after which what it waits for happens.
-WAIT, SOON = 1.0, 0.3
+#: Seconds that a wait may last (the brokers' safety nets look every 2 s), and after which what it waits for happens.
+WAIT, SOON = 2.5, 0.3
 
 
 def register(b: Bench) -> Case:

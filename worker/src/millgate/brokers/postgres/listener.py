@@ -100,13 +100,17 @@ class Listener:
         if connection.pooled:
             connection.close()
             return None
-        connection.until = self._pool.clock.monotonic() + self._pool.deadline
-        everybody = connection.execute(
-            "SELECT %s::regclass::oid", [f'"{self._schema}".queue']
-        ).fetchone()
-        assert everybody is not None, "one row"
-        connection.execute(f'LISTEN "millgate_{self.number:x}"')
-        connection.execute(f'LISTEN "millgate_{everybody[0]}"')
+        try:
+            connection.until = self._pool.clock.monotonic() + self._pool.deadline
+            everybody = connection.execute(
+                "SELECT %s::regclass::oid", [f'"{self._schema}".queue']
+            ).fetchone()
+            assert everybody is not None, "one row"
+            connection.execute(f'LISTEN "millgate_{self.number:x}"')
+            connection.execute(f'LISTEN "millgate_{everybody[0]}"')
+        except BaseException:
+            connection.close()
+            raise
         return connection
 
     def _follow(self, connection: Connection) -> None:
