@@ -440,7 +440,12 @@ local function cancelled(t, row, lease, ttl)
   local attempt = row.f + row.l + row.i
   if lease and not row.given then attempt = attempt + 1 end
   remove(t, row, lease)
-  keep(t, row, 'C', nil, '', attempt, max(MEMORY / 1000, ttl_of(t, row, ttl)))
+  local kept = max(MEMORY / 1000, ttl_of(t, row, ttl))
+  if attempt == 0 and kept <= MEMORY / 1000 then
+    call('HSET', recent(1), row.id, 'C' .. t.n) -- a purge must not fill the memory that it frees
+  else
+    keep(t, row, 'C', nil, '', attempt, kept)
+  end
   gone(t, row)
   told(row.id, 'C')
 end
@@ -536,7 +541,8 @@ local function state_of(id)
   if ended then return munpack(ended)[1] end
   if exists('dm') and call('HEXISTS', P .. 'dm', id) == 1 then return 'F' end
   for gen = max(1, G.gen - 3), G.gen do
-    if call('HEXISTS', P .. 'rc:' .. gen, id) == 1 then return 'S' end
+    local how = call('HGET', P .. 'rc:' .. gen, id)
+    if how then return how:sub(1, 1) == 'C' and 'C' or 'S' end
   end
   return nil
 end
@@ -778,6 +784,7 @@ local function ring_for(numbers, all)
     local sid = bells[k]
     if NOW - tonumber(bells[k + 1]) > 60000 then
       call('HDEL', P .. 'bells', sid)
+      call('HDEL', P .. 'bv', sid)
       call('UNLINK', P .. 'sub:' .. sid, P .. 'bell:' .. sid)
     elseif sid == '*' then
       if #numbers > 0 then ring(sid, 'work') end
@@ -1021,7 +1028,7 @@ local function happen()
   end
   for _, id in ipairs(call('ZRANGEBYSCORE', P .. 'ex', '-inf', NOW, 'LIMIT', 0, 100)) do expire(id) end
   if NOW - G.beat >= 1000 or NOW < G.beat then sweep() end
-  if NOW >= G.grace then
+  if NOW >= G.grace or G.grace - NOW > 10000 then -- never longer, should the clock have been set back
     for _, id in ipairs(call('ZRANGEBYSCORE', P .. 'leases', '-inf', NOW, 'LIMIT', 0, 50)) do lapse(id) end
   end
   local moving = call('SRANDMEMBER', P .. 'rgs')

@@ -33,7 +33,8 @@ for k = 3, #ARGV do
       local tn
       for gen = max(1, G.gen - 3), G.gen do tn = tn or call('HGET', P .. 'rc:' .. gen, id) end
       if tn then
-        out[#out + 1] = { 'S', topic(tonumber(tn)).name, 0, '', '', '', 0, '' }
+        local letter = tn:sub(1, 1) == 'C' and 'C' or 'S'
+        out[#out + 1] = { letter, topic(tonumber(tn:match('%d+'))).name, 0, '', '', '', 0, '' }
       else
         out[#out + 1] = ''
         waits[#waits + 1] = id

@@ -17,10 +17,9 @@ for tn = from, min(last, from + most - 1) do
       if room then claimable = max(0, min(claimable, room + unmet(t))) end
     end
     local since = claimable > 0 and oldest(t)
-    local v = call('HMGET', P .. 't:' .. tn, 'e', 's', 'ok', 'fl')
     topics[#topics + 1] = { t.name, t.w + call('ZCARD', P .. 'pz:' .. tn) + (t.rg and call('ZCARD', P .. 'z:' .. tn) or 0),
       claimable, call('ZCARD', P .. 'd:' .. tn), t.l, call('ZCARD', P .. 'dz:' .. tn),
-      since and max(0, NOW - since) or -1, v[1] or 0, v[2] or 0, v[3] or 0, v[4] or 0,
+      since and max(0, NOW - since) or -1, t.e, t.s, t.ok, t.fl,
       t.c.declared and 1 or 0, (t.hp or t.c.paused) and 1 or 0 }
   end
 end
