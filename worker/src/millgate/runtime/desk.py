@@ -71,7 +71,7 @@ class Desk:
 
     def ended(self, run: int) -> None:
         """A run has ended: what locks it still holds are given back."""
-        if any(held.run == run for held in list(self._locks.values())):
+        if self._locks and any(held.run == run for held in list(self._locks.values())):
             self._calls.append(lambda: self._release_all(run))
             self._bell.set()
 

@@ -95,10 +95,13 @@ class Dispatcher:
     def _buffer(self, child: Child, jobs: list[Any], share: int) -> None:
         """Top up what a child has ahead; not one by one, so a child that still has a good part gets nothing."""
         more = len(child.runs) - self._slots
+        task, room = None, 0
         for given in range(min(share, FRAME - len(jobs))):
             if not self._waiting or child.left == 0:
                 return
-            room = min(BUFFERED, self._ahead(self._waiting[0]))
+            if self._waiting[0].task != task:
+                task = self._waiting[0].task
+                room = min(BUFFERED, self._ahead(self._waiting[0]))
             if more + given >= room or (not jobs and more > room // 2):
                 return
             jobs.append(self._put(child))

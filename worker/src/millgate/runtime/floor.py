@@ -181,8 +181,9 @@ class Floor:
             return
         if seconds > _LONG_ENOUGH or child.quiet < _QUIET:
             child.read_output()  # what it printed is this task's, not the next one's
+        if not child.quiet:
+            child.capture.end()
         child.quiet += 1
-        child.capture.end()
         try:
             outcome = wire.load_outcome(fields)
         except NotDecodable:

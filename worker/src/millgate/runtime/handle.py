@@ -213,7 +213,12 @@ class Child:
     def started(self) -> list[tuple[int, Run]]:
         """Numbers and runs that it has taken up and not finished."""
         mark = self.table.started
-        return [(seq, run) for seq, run in self.runs.items() if seq <= mark]
+        found = []
+        for seq, run in self.runs.items():
+            if seq > mark:
+                break  # the numbers only grow
+            found.append((seq, run))
+        return found
 
     def buffered(self) -> list[tuple[int, Run]]:
         """Numbers and runs that it has and did not take up yet."""

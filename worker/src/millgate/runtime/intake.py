@@ -70,6 +70,7 @@ class Intake:
             run = self._receive(claim, now)
             if run is not None:
                 runs.append(run)
+        self._ledger.add(runs)
         return runs
 
     def _receive(self, claim: Claim, now: float) -> Run | None:
@@ -85,7 +86,8 @@ class Intake:
             self._note_unknown(run)
             self._turn_away(claim, head.task, unknown_task(head.task, claim.interruptions), now)
             return None
-        run = self._run(claim, head, now, self._terms_of(head, task, claim.topic))
+        terms = self._terms_of(head, task, claim.topic)
+        run = Run(claim, head.task, terms, arrived=now, expires=now + claim.lease)
         if head.gather:
             run.gathered = [
                 dump_state(state) for state in self._connection.broker.states(head.gather)
@@ -100,11 +102,6 @@ class Intake:
             known = resolve(head.options, task, self._policies.of(topic))
             self._usual[head.task, topic] = known
         return known
-
-    def _run(self, claim: Claim, head: Head, now: float, terms: Terms) -> Run:
-        run = Run(claim, head.task, terms, arrived=now, expires=now + claim.lease)
-        self._ledger.add([run])
-        return run
 
     def _turn_away(self, claim: Claim, task: str, outcome: Outcome, now: float) -> None:
         run = Run(claim, task, _NO_TERMS, arrived=now, expires=now + claim.lease)

@@ -11,6 +11,7 @@ import select
 import threading
 from collections import deque
 from collections.abc import Callable
+from threading import get_ident
 from typing import Any
 
 from millgate import errors
@@ -38,7 +39,7 @@ class Link:
         self._reading = False
         self._writing = threading.Lock()
         self._encoder = wire.Encoder()  # used by whoever writes
-        self._main = threading.get_ident()
+        self._main = get_ident()
 
     # --- writing ---------------------------------------------------------------------------------
 
@@ -116,7 +117,7 @@ class Link:
         with self._changed:
             if enough():
                 return
-            if self._reading or (self.pumped and threading.get_ident() != self._main):
+            if self._reading or (self.pumped and get_ident() != self._main):
                 self._changed.wait(1.0)
                 return
             self._reading = True
@@ -153,11 +154,11 @@ class Link:
     # --- critical sections -----------------------------------------------------------------------
 
     def _enter(self) -> None:
-        if threading.get_ident() == self._main:
+        if get_ident() == self._main:
             self.critical += 1
 
     def _leave(self) -> None:
-        if threading.get_ident() == self._main:
+        if get_ident() == self._main:
             self.critical -= 1
             if not self.critical and self.deferred is not None:
                 deferred, self.deferred = self.deferred, None

@@ -176,8 +176,8 @@ class Loop:
     def _settled(self, entries: Sequence[Entry], stale: Sequence[str]) -> None:
         self._ledger.done(entries)
         self._window = min(self._window + _GROWTH * len(entries), _WIDEST)
-        for entry in entries:
-            if stale and entry.run.claim.id in stale:
+        for entry in entries if stale else ():
+            if entry.run.claim.id in stale:
                 self._metrics.add("millgate_leases_lost_total")
                 self._journal.say(
                     "warning", "lease was lost, the end of this run counts for nothing", entry.run

@@ -59,6 +59,9 @@ class Metrics:
         self._lock = threading.Lock()
         self._values: dict[tuple[str, Labels], float] = {}
         self._histograms: dict[tuple[str, Labels], Histogram] = {}
+        # what is counted for each task, found by what the caller has at hand
+        self._claims: dict[str, tuple[tuple[str, Labels], Histogram]] = {}
+        self._ends: dict[tuple[str, str, str], tuple[tuple[str, Labels], Histogram]] = {}
 
     def add(self, name: str, amount: float = 1.0, **labels: str) -> None:
         """Count up."""
@@ -81,22 +84,35 @@ class Metrics:
 
     def claimed(self, topic: str, waited: float) -> None:
         """One claim, whose message could have run for `waited` seconds."""
-        self.add("millgate_claims_total", topic=topic)
-        self._observe("millgate_wait_seconds", (("topic", topic),), waited)
+        with self._lock:
+            known = self._claims.get(topic)
+            if known is None:
+                labels = (("topic", topic),)
+                histogram = self._histogram("millgate_wait_seconds", labels)
+                known = self._claims[topic] = ("millgate_claims_total", labels), histogram
+            key, histogram = known
+            self._values[key] = self._values.get(key, 0.0) + 1.0
+            histogram.observe(waited)
 
     def ended(self, run: Run, outcome: str, seconds: float | None) -> None:
         """One run's end."""
         topic, task = run.claim.topic, run.task
-        self.add("millgate_tasks_total", topic=topic, task=task, outcome=outcome)
-        if seconds is not None:
-            self._observe("millgate_task_seconds", (("topic", topic), ("task", task)), seconds)
-
-    def _observe(self, name: str, labels: Labels, value: float) -> None:
         with self._lock:
-            histogram = self._histograms.get((name, labels))
-            if histogram is None:
-                histogram = self._histograms[name, labels] = Histogram()
-            histogram.observe(value)
+            known = self._ends.get((topic, task, outcome))
+            if known is None:
+                known = self._ends[topic, task, outcome] = self._end(topic, task, outcome)
+            key, histogram = known
+            self._values[key] = self._values.get(key, 0.0) + 1.0
+            if seconds is not None:
+                histogram.observe(seconds)
+
+    def _end(self, topic: str, task: str, outcome: str) -> tuple[tuple[str, Labels], Histogram]:
+        labels = (("topic", topic), ("task", task))
+        histogram = self._histogram("millgate_task_seconds", labels)
+        return ("millgate_tasks_total", (*labels, ("outcome", outcome))), histogram
+
+    def _histogram(self, name: str, labels: Labels) -> Histogram:
+        return self._histograms.setdefault((name, labels), Histogram())
 
     def by_label(self, name: str, label: str) -> dict[str, int]:
         """A counter's values by one label, for the status."""
@@ -118,6 +134,8 @@ class Metrics:
             yield from _head(name, "counter" if name.endswith("_total") else "gauge", said)
             yield f"{name}{_braces(labels)} {value:.10g}"
         for (name, labels), histogram in sorted(self._histograms.items(), key=lambda item: item[0]):
+            if not histogram.count:
+                continue
             yield from _head(name, "histogram", said)
             total = 0
             for bound, count in zip((*map(str, _BUCKETS), "+Inf"), histogram.counts, strict=True):

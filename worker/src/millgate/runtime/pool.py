@@ -58,6 +58,7 @@ class Pool:
         self.on_gone: Callable[[Child], None] = lambda _child: None
         self.on_ready: Callable[[dict[str, Any]], None] = lambda _info: None
         self._bounds = bounds
+        self._bounded = bounds != Bounds()
         self._spawner = spawner
         self._hello = hello
         self._reactor = reactor
@@ -252,9 +253,10 @@ class Pool:
     def count(self, child: Child) -> None:
         """One more task is behind a child."""
         child.tasks += 1
-        age = Age(
-            child.tasks, self._clock.monotonic() - child.ready_at, self._memory.defunct(child)
-        )
+        defunct = self._memory.defunct(child)
+        if not defunct and not self._bounded:
+            return
+        age = Age(child.tasks, self._clock.monotonic() - child.ready_at, defunct)
         because = over_age(age, self._bounds)
         if because is not None:
             self.replace(child.key, because)

@@ -58,6 +58,7 @@ class Verdict:
         self._ledger = ledger
         self._journal = journal
         self._metrics = metrics
+        self._says_all = journal.enabled("debug")
 
     def finish(self, run: Run, outcome: Outcome, seconds: float | None = None) -> None:
         """The run has ended so; `seconds` is how long it took, None when it did not run or nobody knows."""
@@ -77,6 +78,8 @@ class Verdict:
     def _log(
         self, run: Run, outcome: Outcome, settlement: Settlement, seconds: float | None
     ) -> None:
+        if not self._says_all and type(settlement) is Ack:
+            return
         level = _level(outcome, settlement)
         if not self._journal.enabled(level):
             return

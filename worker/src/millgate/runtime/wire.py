@@ -29,8 +29,8 @@ from millgate.outcome import (
 
 #: Most bytes of one frame; a topic's largest payload is 16 MiB, a result may hold as much, and a frame has several.
 MAX_FRAME: Final = 64 * 2**20
-#: Bytes read at once; longer frames get a buffer of their own size.
-_CHUNK: Final = 256 * 1024
+#: Bytes read at once, in a buffer that each child keeps; longer frames get a buffer of their own size.
+_CHUNK: Final = 64 * 1024
 _LENGTH: Final = struct.Struct("<I")
 
 
