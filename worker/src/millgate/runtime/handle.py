@@ -22,6 +22,7 @@ from millgate.runtime.recycle import REPLACING, Because
 from millgate.runtime.spawn import Spawned
 
 _OUTPUT_CHUNK: Final = 256 * 1024
+_READ: Final = reactor.READ  # in the constructor the module's name is taken
 _ENDED: Final = select.EPOLLHUP | select.EPOLLERR
 
 
@@ -66,6 +67,7 @@ class Child:
         self._output: int | None = spawned.output
         self._frames = wire.Reader(spawned.link.recv_into)
         self._out: deque[memoryview] = deque()
+        self._wanted = _READ  # what the link waits for
         self._reactor = reactor
         reactor.add(spawned.link.fileno(), self._on_link)
         # what is printed before a result is there before it
@@ -93,11 +95,16 @@ class Child:
                     self._out[0] = self._out[0][sent:]
                     continue
                 self._out.popleft()
-            self._reactor.want(link.fileno(), reactor.READ)
+            self._want(link, reactor.READ)
         except BlockingIOError:
-            self._reactor.want(link.fileno(), reactor.READ | reactor.WRITE)
+            self._want(link, reactor.READ | reactor.WRITE)
         except OSError:
             self._out.clear()  # it is dying; its exit tells the rest
+
+    def _want(self, link: socket.socket, mask: int) -> None:
+        if mask != self._wanted:  # mostly it is: a call to the kernel hands the interpreter over
+            self._wanted = mask
+            self._reactor.want(link.fileno(), mask)
 
     def _on_link(self, events: int) -> None:
         if events & reactor.WRITE:
