@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
 from millgate.clock import Clock
-from millgate.errors import NotDecodable
+from millgate.errors import BrokerError, NotDecodable
 from millgate.message import Claim, Head
 from millgate.outcome import Failure, Interrupted, Outcome, Reason, Rejected
 from millgate.retry import RetryPolicy
@@ -21,6 +22,8 @@ from millgate.spec import TaskWire
 
 #: Times that a message may be given back because nobody knows its task; with the waits between them, hours.
 UNKNOWN_LIMIT: Final = 250
+#: Seconds after which a callback whose members could not be read is tried again.
+_UNREAD: Final = 1.0
 _UNKNOWN_FIRST, _UNKNOWN_LONGEST = 1.0, 60.0
 _NO_TERMS: Final = Terms(None, 0.0, RetryPolicy(), None)
 
@@ -58,9 +61,14 @@ class Intake:
         self._clock = clock
 
     def receive(self, claims: Sequence[Claim], revision: int) -> list[Run]:
-        """The runs to start, entered in the ledger; the others are settled already. Raises BrokerError."""
+        """The runs to start, entered in the ledger; the others are settled already.
+
+        A broker that fails meanwhile costs no claim its place in the ledger: what cannot be read is done without, or
+        given back.
+        """
         if revision != self._policies.revision:
-            self._policies.refresh(self._connection.broker)
+            with suppress(BrokerError):  # the next claims ask again
+                self._policies.refresh(self._connection.broker)
         if self._known != (self._policies.revision, id(self.tasks)):
             self._known = (self._policies.revision, id(self.tasks))
             self._usual.clear()
@@ -88,10 +96,16 @@ class Intake:
             return None
         terms = self._terms_of(head, task, claim.topic)
         run = Run(claim, head.task, terms, arrived=now, expires=now + claim.lease)
-        if head.gather:
-            run.gathered = [
-                dump_state(state) for state in self._connection.broker.states(head.gather)
-            ]
+        return self._gathered(run, head) if head.gather else run
+
+    def _gathered(self, run: Run, head: Head) -> Run | None:
+        try:
+            states = self._connection.broker.states(head.gather)
+        except BrokerError:
+            self._ledger.add([run])
+            self._verdict.give_back(run, _UNREAD)
+            return None
+        run.gathered = [dump_state(state) for state in states]
         return run
 
     def _terms_of(self, head: Head, task: TaskWire, topic: str) -> Terms:

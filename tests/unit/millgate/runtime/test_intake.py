@@ -1,0 +1,66 @@
+"""Runs made of claims, and what a broker that fails meanwhile may cost: nothing."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from millgate.clock import SystemClock
+from millgate.errors import BrokerUnavailable
+from millgate.message import Claim, Message
+from millgate.runtime.intake import Intake
+from millgate.runtime.ledger import Ledger
+from millgate.runtime.logs import Journal
+from millgate.runtime.metrics import Metrics
+from millgate.runtime.policies import Policies
+from millgate.runtime.verdict import Verdict
+from millgate.settlement import Charge, Later
+from millgate.spec import TaskWire
+
+
+class Away:
+    """A broker that has handed over claims and answers nothing any more."""
+
+    def states(self, _ids: Any) -> Any:
+        raise BrokerUnavailable("away")
+
+    def configuration(self) -> Any:
+        raise BrokerUnavailable("away")
+
+
+def made() -> tuple[Intake, Ledger, int]:
+    clock, metrics, ledger, policies = SystemClock(), Metrics(), Ledger(), Policies()
+    journal = Journal(clock, json_lines=True, level="error")
+    intake = Intake(
+        SimpleNamespace(broker=Away()),  # type: ignore[arg-type]
+        ledger,
+        policies,
+        verdict=Verdict(ledger, journal, metrics),
+        metrics=metrics,
+        clock=clock,
+    )
+    intake.tasks = {"add": TaskWire("add")}
+    return intake, ledger, policies.revision
+
+
+def claim(name: str, **fields: Any) -> Claim:
+    message = Message(name, "maths", "add", b"[[],{}]", **fields)
+    return Claim(name, "maths", f"token-{name}", message.record())
+
+
+def test_a_callback_whose_members_cannot_be_read_goes_back_uncharged_and_the_others_start() -> None:
+    intake, ledger, revision = made()
+    runs = intake.receive([claim("a"), claim("b", gather=("m",)), claim("c")], revision)
+    assert [run.claim.id for run in runs] == ["a", "c"]
+    [entry] = ledger.take()
+    assert entry.run.claim.id == "b"
+    assert isinstance(entry.settlement, Later)
+    assert (entry.settlement.charge, entry.settlement.delay) == (Charge.NOTHING, 1.0)
+    assert {run.claim.id for run in ledger.runs()} == {"a", "b", "c"}
+    assert ledger.active == 2
+
+
+def test_claims_start_with_the_policies_that_are_known_when_newer_ones_cannot_be_read() -> None:
+    intake, ledger, revision = made()
+    assert [run.claim.id for run in intake.receive([claim("a")], revision + 1)] == ["a"]
+    assert ledger.active == 1
