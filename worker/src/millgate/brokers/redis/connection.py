@@ -83,9 +83,10 @@ class Connection:
             isinstance(self._socket, ssl.SSLSocket) and self._socket.pending()
         ):
             seconds = 0.0
-        own = self._socket.fileno()
-        readable, _, _ = select.select([own, *others], [], [], max(0.0, seconds))
-        return readable
+        waiting = select.poll()
+        for descriptor in (self._socket.fileno(), *others):
+            waiting.register(descriptor, select.POLLIN)
+        return [descriptor for descriptor, _ in waiting.poll(max(0.0, seconds) * 1000)]
 
     def fileno(self) -> int:
         """The descriptor, for `ready`."""

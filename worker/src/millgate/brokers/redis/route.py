@@ -11,6 +11,7 @@ from millgate.brokers.redis.url import Address, Target
 from millgate.clock import Clock
 
 _ASK_AGAIN: Final = 1.0  # seconds after which Sentinels are asked again
+_SENTINEL_ANSWERS: Final = 1.0  # within so many seconds, else the next one is asked
 _MOST: Final = 100
 
 
@@ -22,6 +23,7 @@ class Route:
         self._clock = clock
         self._lock = threading.Lock()
         self._known = list(target.addresses)
+        self._sentinels = list(target.addresses)
         self._at = 0
         self._current: Address | None = None
         self._asked = float("-inf")
@@ -94,8 +96,8 @@ class Route:
     def _ask(self, until: float) -> Address | None:
         target = self._target
         share = max((until - self._clock.monotonic()) / (len(target.addresses) + 1), 0.2)
-        for address in target.addresses:
-            limit = self._clock.monotonic() + min(share, 2.0)
+        for address in self._sentinels:
+            limit = self._clock.monotonic() + min(share, _SENTINEL_ANSWERS)
             try:
                 sentinel = connect(address, target.sentinel_login, target.tls, self._clock, limit)
             except (Lost, Strange):
@@ -109,5 +111,9 @@ class Route:
             finally:
                 sentinel.close()
             if found:
+                with self._lock:  # whoever answered is asked first from now on
+                    self._sentinels = [address, *(a for a in target.addresses if a != address)]
                 return Address(found[0].decode(), int(found[1]))
+        with self._lock:
+            self._asked = self._clock.monotonic() + _ASK_AGAIN  # not again at once
         return None
