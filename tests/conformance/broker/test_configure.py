@@ -58,6 +58,10 @@ def test_a_change_raises_the_revision_and_no_change_does_not(broker: Broker) -> 
     assert broker.configure([], QueuePolicy(limit=5)) == second + 1
 
 
+def test_the_queues_policy_that_holds_already_is_no_change(broker: Broker) -> None:
+    assert broker.configure([], QueuePolicy()) == broker.configuration().revision == 0
+
+
 def test_topics_that_are_not_named_stay_unless_replaced(broker: Broker) -> None:
     broker.configure([a_topic("a"), a_topic("b")])
     broker.configure([a_topic("c")])

@@ -69,8 +69,9 @@ class Session:
             raise PermissionMissing(
                 f"{self.target.endpoint}: the user may not call all that the verbs use; grant {rights}"
             )
-        defaults = policies.packed(QueuePolicy().defaults, declared=False)
-        stored = self.pool.evaluate("setup", defaults)
+        queue = QueuePolicy()
+        defaults = policies.packed(queue.defaults, declared=False)
+        stored = self.pool.evaluate("setup", defaults, policies.queue_text(queue))
         if stored != SCHEMA:
             raise SchemaTooNew(
                 f"{self.target.endpoint}: the queue is stored in format {stored}, this program knows {SCHEMA}; "

@@ -1,5 +1,5 @@
--- setup: packed default policy. Answers the schema that is stored; refuses keys of another kind under our names.
--- Stands alone: the others refuse to run before it.
+-- setup: packed default policy of topics, the queue's default policy. Answers the schema that is stored; refuses keys
+-- of another kind under our names. Stands alone: the others refuse to run before it.
 local P, call = KEYS[1], redis.call
 local KINDS = { schema = 'string', g = 'hash', tn = 'hash', m = 'hash', L = 'hash', a = 'hash', leases = 'zset',
   due = 'zset', later = 'zset', ex = 'zset', active = 'zset', age = 'zset', cf = 'hash', ws = 'zset', u = 'hash',
@@ -20,7 +20,7 @@ if not stored then
     return redis.error_reply("MGFOREIGN there is a queue without '" .. P .. "schema'")
   end
   local time = call('TIME')
-  call('HSET', P .. 'g', 'born', time[1] .. time[2], 'df', ARGV[1], 'beat', time[1] * 1000)
+  call('HSET', P .. 'g', 'born', time[1] .. time[2], 'df', ARGV[1], 'cq', ARGV[2], 'beat', time[1] * 1000)
   call('SET', P .. 'schema', '1')
   return 1
 end
