@@ -113,7 +113,7 @@ class Working(Forwarding):
         answer = self.run(
             "claim",
             *(worker.name, worker.incarnation, bytes.fromhex(call), ask.n),
-            *("1" if subscription.ordered else "0", *chosen),
+            *("1" if subscription.ordered else "0", asked, *chosen),
             *settlements,
         )
         state, revision, version, stale, groups, due, forward, now = answer

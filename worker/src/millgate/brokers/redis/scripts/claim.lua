@@ -1,9 +1,11 @@
--- claim: worker, incarnation, call, n, ordered, topics, levels when ordered, settlements.
+-- claim: worker, incarnation, call, n, ordered, topics' version, topics, levels when ordered, settlements.
 -- Answers state, revision, topics' version, stale ids, claims by topic, ms to the next event, forward, now.
 freeing()
 queue()
 local name, incarnation, this, n, ordered = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5] == '1'
-local numbers, at = subscription_at(6)
+local numbers, at = subscription_at(7)
+-- Topics that came since: nothing is handed over before the caller knows them.
+if numbers and ARGV[6] ~= G.topics then n = 0 end
 local levels
 if ordered then
   levels = {}
