@@ -119,6 +119,7 @@ class Kept:
     def check(self) -> None:
         """Raise with the log's tail when the program has ended."""
         if not self.running:
+            self.stop()  # closes the pipe, which would be complained about wherever it is collected
             tail = self._log.read_text(errors="replace")[-2000:]
             raise RuntimeError(f"the server ended with {self._keeper.returncode}: {tail}")
 

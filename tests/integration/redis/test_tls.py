@@ -57,7 +57,7 @@ def url(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]
     for path in (readable, *readable.iterdir()):
         path.chmod(0o755)
     for parent in readable.parents:
-        if parent.name.startswith("pytest"):
+        if parent.name.startswith(("pytest", "popen-")):
             parent.chmod(0o755)
     port = free_port()
     files = [
