@@ -13,7 +13,7 @@ import yaml
 
 from node import images, services
 from node.cluster import Cluster
-from support.install import RELEASE, SYSTEM, Installed
+from support.install import Installed
 
 ROOT = Path(__file__).parents[2]
 APPS = Path(__file__).parent / "apps"
@@ -49,13 +49,8 @@ def installed(cluster: Cluster) -> Iterator[Installed]:
     """The chart of this repository, with this repository's operator, in a namespace of its own."""
     cluster.load(images.build("operator", _say))
     cluster.load(services.postgres(_say))
-    repository, tag = images.reference("operator").rsplit(":", 1)
-    cluster.helm(
-        *("install", RELEASE, ROOT / "charts/millgate", "-n", SYSTEM, "--create-namespace"),
-        *("--set", f"image.repository={repository}", "--set", f"image.tag={tag}"),
-        *("--set", "operator.tick=1s", "--wait", "--timeout", "180s"),
-    )
-    made = Installed(cluster)
+    made = Installed(cluster, ROOT / "charts/millgate", images.reference("operator"))
+    made.install()
     yield made
     made.uninstall()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 from node.cluster import Cluster
@@ -20,8 +21,17 @@ RESTRICTED: dict[str, Any] = {
 class Installed:
     """The release, and what tests want to know of the cluster."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        self.cluster = cluster
+    def __init__(self, cluster: Cluster, chart: Path, image: str) -> None:
+        self.cluster, self._chart, self._image = cluster, chart, image
+
+    def install(self) -> None:
+        """helm install, and wait until the operator is up."""
+        repository, tag = self._image.rsplit(":", 1)
+        self.cluster.helm(
+            *("install", RELEASE, self._chart, "-n", SYSTEM, "--create-namespace"),
+            *("--set", f"image.repository={repository}", "--set", f"image.tag={tag}"),
+            *("--set", "operator.tick=1s", "--wait", "--timeout", "180s"),
+        )
 
     def uninstall(self) -> None:
         """helm uninstall; the definitions and the resources stay, as the chart promises."""

@@ -28,12 +28,23 @@ def _openssl(*arguments: str | Path) -> None:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """`ours.crt` signed the server's certificate (for 127.0.0.1), `other.crt` did not."""
     made = tmp_path_factory.mktemp("tls")
+    usage = ("-addext", "keyUsage=critical,keyCertSign,cRLSign")  # Python 3.13 asks for it
     for name in ("ours", "other"):
         files = ("-keyout", made / f"{name}.key", "-out", made / f"{name}.crt")
         _openssl(
-            "req", "-x509", "-newkey", "ec", *_EC, "-days", "2", "-subj", f"/CN={name}", *files
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            *_EC,
+            "-days",
+            "2",
+            "-subj",
+            f"/CN={name}",
+            *usage,
+            *files,
         )
-    (made / "names").write_text("subjectAltName=IP:127.0.0.1\n")
+    (made / "names").write_text("subjectAltName=IP:127.0.0.1\nauthorityKeyIdentifier=keyid\n")
     files = ("-keyout", made / "server.key", "-out", made / "server.csr")
     _openssl("req", "-newkey", "ec", *_EC, "-subj", "/CN=redis", *files)
     signer = (

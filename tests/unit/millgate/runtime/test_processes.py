@@ -131,8 +131,8 @@ def test_memory_of_a_tree_is_counted_through_kept_descriptors(forest: int) -> No
         tree.refresh()
         return tree.rss()
 
-    eventually(lambda: size() < 2 * single)
-    assert tree.defunct > 0
+    # memory is given back a moment before the process counts as ended
+    eventually(lambda: size() < 2 * single and tree.defunct > 0)
     tree.close()
 
 
