@@ -29,6 +29,7 @@ from millgate.runtime.recycle import (
     next_look,
     next_pod_look,
     over_ceiling,
+    over_defunct,
     spare_fits,
 )
 from millgate.runtime.rss import Tree, data_of, pss_of, rss_of
@@ -37,6 +38,8 @@ _WALK: Final = 0.5  # seconds between two walks of a tree
 _WORRY: Final = 0.8  # share of the budget from which the page cache is told apart
 _OOM_ABOVE: Final = 500
 _KILLED_FOR: Final = frozenset({Because.HARD_MAX_RSS, Because.POD_BUDGET})
+#: Told once; an idle child is replaced for them as well.
+_REPLACED_FOR: Final = frozenset({Because.MAX_RSS, Because.DEFUNCT})
 #: Seconds that a killed tree has to disappear before the pod's next victim is chosen.
 _PATIENCE: Final = 0.2
 
@@ -157,11 +160,11 @@ class Memory:
             watched.due = now + SOONEST
             return watched.due
         child.size = size
-        because = over_ceiling(size, self.ceilings)
+        because = over_ceiling(size, self.ceilings) or over_defunct(tree.defunct)
         if because is Because.HARD_MAX_RSS and child.phase is not Phase.DEAD:
             self.largest_overshoot = max(self.largest_overshoot, size - (self.ceilings.hard or 0))
             child.kill(because)
-        elif because is Because.MAX_RSS and not watched.replaced and child.phase is Phase.READY:
+        elif because in _REPLACED_FOR and not watched.replaced and child.phase is Phase.READY:
             watched.replaced = True
             self.replace(child.key, because)
         elif (

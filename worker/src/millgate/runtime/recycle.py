@@ -101,13 +101,18 @@ class Bounds:
     seconds: float = 0.0
 
 
+def over_defunct(count: int) -> Because | None:
+    """Whether a child keeps too many ended processes that its tasks left to it."""
+    return Because.DEFUNCT if count > MAX_DEFUNCT else None
+
+
 def over_age(age: Age, bounds: Bounds) -> Because | None:
     """Whether a child has done enough; None: it goes on."""
     if bounds.tasks and age.tasks >= bounds.tasks:
         return Because.MAX_TASKS
     if bounds.seconds and age.seconds >= bounds.seconds:
         return Because.MAX_LIFETIME
-    if age.defunct > MAX_DEFUNCT:
+    if over_defunct(age.defunct):
         return Because.DEFUNCT
     return None
 
