@@ -8,7 +8,7 @@ of bytes that no broker looks into.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
@@ -223,6 +223,24 @@ def check(message: Message) -> None:
         raise InvalidMessage(f"priority {message.priority}: use 0 to 9; 9 runs first")
     _check_texts(message)
     _check_times(message)
+
+
+def check_whole(message: Message) -> None:
+    """Check a message and the steps that follow it. Raises InvalidMessage."""
+    check(message)
+    for step in message.chain:
+        check(step)
+
+
+def check_group(group: Group, messages: Sequence[Message]) -> None:
+    """Raise InvalidMessage when a member is neither a message of this call nor a step of one's chain."""
+    check_whole(group.callback)
+    known = {step.id for message in messages for step in (message, *message.chain)}
+    for member in group.members:
+        if member not in known:
+            raise InvalidMessage(
+                f"group {group.id!r}: member {member!r} is not among the messages of this call; publish them together"
+            )
 
 
 def _check_texts(message: Message) -> None:

@@ -7,7 +7,7 @@ import pytest
 from millgate.brokers.base import MAX_BATCH
 from millgate.brokers.postgres import drafts
 from millgate.errors import InvalidInput, InvalidMessage
-from millgate.message import Group
+from millgate.message import Group, check_group
 from support.builders import a_message, some_messages
 
 
@@ -46,7 +46,7 @@ def test_a_group_watches_its_members_and_the_steps_that_lead_there() -> None:
     chained = a_message(id="c1", chain=(a_message(id="c2"), last))
     plain = a_message(id="p")
     group = Group("g", ("c3", "p"), a_message(id="cb"))
-    drafts.check_group(group, [chained, plain])
+    check_group(group, [chained, plain])
     real = {"c1": "c1", "p": "held"}
     assert set(drafts.watches(group, [chained, plain], real)) == {
         ("c1", "c3", 1),
@@ -58,4 +58,4 @@ def test_a_group_watches_its_members_and_the_steps_that_lead_there() -> None:
 
 def test_a_member_from_elsewhere_is_refused() -> None:
     with pytest.raises(InvalidMessage, match="publish them together"):
-        drafts.check_group(Group("g", ("x",), a_message()), some_messages(2))
+        check_group(Group("g", ("x",), a_message()), some_messages(2))

@@ -17,8 +17,8 @@ from millgate.brokers.postgres.arrays import (
     Texts,
     column,
 )
-from millgate.errors import InvalidInput, InvalidMessage
-from millgate.message import Group, Message, check
+from millgate.errors import InvalidInput
+from millgate.message import Group, Message, check_whole
 
 #: The columns that most messages leave empty, in the order of the functions' parameters.
 _OPTIONAL: Final[tuple[tuple[str, type[Column]], ...]] = (
@@ -87,24 +87,6 @@ def single(message: Message) -> tuple[Any, ...]:
     """One message's values, topic first, in the order of a draft."""
     optional = (getattr(message, name) for name, _ in _OPTIONAL)
     return (message.topic, message.id, message.priority, message.record(), *optional)
-
-
-def check_whole(message: Message) -> None:
-    """Check a message and the steps that follow it. Raises InvalidMessage."""
-    check(message)
-    for step in message.chain:
-        check(step)
-
-
-def check_group(group: Group, messages: Sequence[Message]) -> None:
-    """Raise InvalidMessage when a member is neither a message of this call nor a step of one's chain."""
-    check_whole(group.callback)
-    known = {step.id for message in messages for step in (message, *message.chain)}
-    for member in group.members:
-        if member not in known:
-            raise InvalidMessage(
-                f"group {group.id!r}: member {member!r} is not among the messages of this call; publish them together"
-            )
 
 
 def watches(

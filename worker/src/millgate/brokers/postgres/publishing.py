@@ -17,7 +17,7 @@ from millgate.brokers.postgres.session import Session, new_call
 from millgate.brokers.postgres.url import Target
 from millgate.clock import Clock
 from millgate.errors import InvalidInput
-from millgate.message import Group, Message, Receipt
+from millgate.message import Group, Message, Receipt, check_group
 
 
 class Publishing(Session):
@@ -36,7 +36,7 @@ class Publishing(Session):
             return _receipts(
                 sent, self.rows("publish", call, *sent.columns, drafts.chained(messages))[0]
             )
-        drafts.check_group(group, messages)
+        check_group(group, messages)
         parameters = (call, *sent.columns, drafts.chained([*messages, group.callback]))
         whole = group
 

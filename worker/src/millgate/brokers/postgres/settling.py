@@ -17,9 +17,9 @@ from millgate.brokers.postgres.arrays import (
     Texts,
     column,
 )
-from millgate.brokers.postgres.drafts import check_whole, following
+from millgate.brokers.postgres.drafts import following
 from millgate.errors import InvalidInput
-from millgate.message import ClaimRef, Message
+from millgate.message import ClaimRef, Message, check_whole
 from millgate.settlement import Ack, Bury, Charge, Drop, Later, Settlement
 
 _CHARGES: Final = {Charge.FAILURE: 0, Charge.LOSS: 1, Charge.NOTHING: 2}

@@ -8,8 +8,8 @@ from typing import Any, Final
 import msgpack
 
 from millgate.brokers.base import MAX_BATCH
-from millgate.errors import InvalidInput, InvalidMessage
-from millgate.message import Group, Message, check
+from millgate.errors import InvalidInput
+from millgate.message import Group, Message, check_whole
 
 _OPTIONAL: Final = (
     "key",
@@ -68,24 +68,6 @@ def chained(messages: Sequence[Message]) -> list[Any]:
     """The topics of all later steps: how many, and which."""
     topics = list({step.topic for message in messages for step in message.chain})
     return [len(topics), *topics]
-
-
-def check_whole(message: Message) -> None:
-    """Check a message and the steps that follow it. Raises InvalidMessage."""
-    check(message)
-    for step in message.chain:
-        check(step)
-
-
-def check_group(group: Group, messages: Sequence[Message]) -> None:
-    """Raise InvalidMessage when a member is neither a message of this call nor a step of one's chain."""
-    check_whole(group.callback)
-    known = {step.id for message in messages for step in (message, *message.chain)}
-    for member in group.members:
-        if member not in known:
-            raise InvalidMessage(
-                f"group {group.id!r}: member {member!r} is not among the messages of this call; publish them together"
-            )
 
 
 def gathering(group: Group, messages: Sequence[Message], real: Mapping[str, str]) -> bytes:

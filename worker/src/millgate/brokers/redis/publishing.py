@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from millgate.brokers.redis import drafts
 from millgate.brokers.redis.forwarding import Forwarding
-from millgate.message import Group, Message, Receipt
+from millgate.message import Group, Message, Receipt, check_group
 
 _NO_SCHEDULE: Final = ("", "", "")
 
@@ -25,7 +25,7 @@ class Publishing(Forwarding):
                 return []
             head = [*_NO_SCHEDULE, *drafts.chained(messages), ""]
             return self._stored(messages, self.run("publish", *head, *sent)[1])
-        drafts.check_group(group, messages)
+        check_group(group, messages)
         real = {message.id: message.id for message in messages}
         while True:
             members = tuple(real.get(member, member) for member in group.members)
