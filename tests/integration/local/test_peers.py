@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from millgate.brokers.base import Ask
-from millgate.brokers.local import frames
 from millgate.brokers.local.broker import LocalBroker
-from millgate.brokers.local.handshake import Caller
 from millgate.brokers.local.link import Link, connect
+from millgate.brokers.served import frames
+from millgate.brokers.served.caller import Caller
 from millgate.clock import SystemClock
 from millgate.errors import InvalidInput, PayloadTooLarge
 from millgate.fleet import Beat

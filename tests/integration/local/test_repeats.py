@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from millgate.brokers.base import Ask
-from millgate.brokers.local import frames, values
 from millgate.brokers.local.address import Place
 from millgate.brokers.local.broker import LocalBroker
-from millgate.brokers.local.handshake import Caller
 from millgate.brokers.local.link import Link, connect
+from millgate.brokers.served import frames, values
+from millgate.brokers.served.caller import Caller
 from millgate.clock import SystemClock
 from millgate.settlement import Ack
 from support.builders import a_message, a_worker, an_info, some_messages

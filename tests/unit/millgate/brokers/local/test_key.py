@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from millgate.brokers.local import handshake, key
-from millgate.brokers.local.handshake import Caller
+from millgate.brokers.served import answers
+from millgate.brokers.served.caller import Caller
 from millgate.errors import AuthFailed, BrokerRefused, ForeignPeer, VersionUnsupported
 
 SECRET = b"s" * 32
@@ -111,5 +112,5 @@ def test_a_refusal_is_raised_as_the_error_that_it_names() -> None:
     refused = handshake.refusal(BrokerRefused("full"))
     with pytest.raises(BrokerRefused, match="full"):
         handshake.welcomed(refused)
-    assert type(handshake.error("os.system", "x")).__name__ == "BrokerError"
-    assert type(handshake.error("Final", "x")).__name__ == "BrokerError"
+    assert type(answers.error("os.system", "x")).__name__ == "BrokerError"
+    assert type(answers.error("Final", "x")).__name__ == "BrokerError"

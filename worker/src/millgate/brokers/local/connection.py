@@ -10,7 +10,9 @@ import ssl
 from collections.abc import Callable
 from typing import Final
 
-from millgate.brokers.local import frames, handshake, key
+from millgate.brokers.local import handshake, key
+from millgate.brokers.served import frames
+from millgate.brokers.served.caller import Caller
 from millgate.errors import ForeignPeer, MillgateError
 
 _CHUNK: Final = 256 * 1024
@@ -42,7 +44,7 @@ class Connection:
         self._out = bytearray()
         self._challenge = key.challenge()
         self._theirs: bytes | None = None
-        self.caller: handshake.Caller | None = None
+        self.caller: Caller | None = None
         #: When it last moved: its bytes were taken, or it was accepted. Monotonic seconds.
         self.since = now
 

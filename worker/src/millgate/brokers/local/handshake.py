@@ -7,13 +7,13 @@ Server: welcome. In place of any of its frames the server may refuse, with the e
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
-from millgate.brokers.local import frames, key
+from millgate.brokers.local import key
+from millgate.brokers.served import answers, frames
+from millgate.brokers.served.caller import Caller
 from millgate.errors import (
     AuthFailed,
-    BrokerError,
     ForeignPeer,
     MillgateError,
     NotDecodable,
@@ -26,14 +26,6 @@ PROTOCOL: Final = 1
 _WELCOME: Final = "welcome"
 _REFUSED: Final = "refused"
 _LONGEST: Final = 64  # characters of a client's id or a queue's name
-
-
-@dataclass(frozen=True, slots=True)
-class Caller:
-    """Who is at the other end of a connection: one broker object of one process, and the queue that it means."""
-
-    client: str
-    queue: str
 
 
 # --- the client's side ---------------------------------------------------------------------------
@@ -109,21 +101,11 @@ def refusal(error: MillgateError) -> bytes:
 # --- both ----------------------------------------------------------------------------------------
 
 
-def error(name: str, text: str) -> MillgateError:
-    """The error that the other side named."""
-    from millgate import errors
-
-    kind = getattr(errors, name, None)
-    if isinstance(kind, type) and issubclass(kind, MillgateError):
-        return kind(text)
-    return BrokerError(f"{name}: {text}")
-
-
 def _said(data: bytes) -> list[Any]:
     """What a server says; a refusal is raised."""
     value = _list(data)
     if len(value) == 3 and value[0] == _REFUSED:
-        raise error(str(value[1]), str(value[2]))
+        raise answers.error(str(value[1]), str(value[2]))
     return value
 
 

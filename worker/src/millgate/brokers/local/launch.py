@@ -19,10 +19,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
-from millgate.brokers.local import handshake
 from millgate.brokers.local.address import Address, private_folder
-from millgate.brokers.local.link import Absent, Hangup, connect
+from millgate.brokers.local.link import Absent, connect
 from millgate.brokers.local.lockfile import lock
+from millgate.brokers.served import answers
+from millgate.brokers.served.caller import Caller
+from millgate.brokers.served.link import Hangup
 from millgate.clock import Clock
 from millgate.errors import BrokerRefused, BrokerTimeout, BrokerUnavailable, ForeignPeer
 
@@ -71,7 +73,7 @@ def probe(address: Address, clock: Clock, end: float = math.inf) -> Mapping[str,
     """
     begun = clock.monotonic()
     end = min(end, begun + address.probe_timeout)
-    caller = handshake.Caller("probe", "probe")
+    caller = Caller("probe", "probe")
     hangups = 0
     while True:
         try:
@@ -136,7 +138,7 @@ def _start(address: Address, clock: Clock, end: float) -> None:
         if writer >= 0:
             os.close(writer)
     if said.get("error"):
-        raise handshake.error(said["error"], said["text"])
+        raise answers.error(said["error"], said["text"])
     if not said:
         raise BrokerUnavailable(f"brokerd ended while it started; {_log_path(address)} says why")
 

@@ -7,8 +7,11 @@ import socket
 from collections.abc import Mapping
 from typing import Any, Final
 
-from millgate.brokers.local import frames, handshake, key
+from millgate.brokers.local import handshake, key
 from millgate.brokers.local.address import Address
+from millgate.brokers.served import frames
+from millgate.brokers.served.caller import Caller
+from millgate.brokers.served.link import Hangup
 from millgate.clock import Clock
 from millgate.errors import (
     BrokerTimeout,
@@ -19,10 +22,6 @@ from millgate.errors import (
 )
 
 _CHUNK: Final = 256 * 1024
-
-
-class Hangup(BrokerUnavailable):
-    """The broker closed the connection."""
 
 
 class Absent(BrokerUnavailable):
@@ -80,7 +79,7 @@ class Link:
         """Close it; the broker notices."""
         self._socket.close()
 
-    def prove(self, address: Address, caller: handshake.Caller, end: float) -> None:
+    def prove(self, address: Address, caller: Caller, end: float) -> None:
         """Show the key, and let the broker show it. Raises ForeignPeer, AuthFailed, BrokerTimeout, Hangup …"""
         own = key.challenge()
         self.send(handshake.hello(own), end)
@@ -107,7 +106,7 @@ class Link:
         return left
 
 
-def connect(address: Address, caller: handshake.Caller, clock: Clock, end: float) -> Link:
+def connect(address: Address, caller: Caller, clock: Clock, end: float) -> Link:
     """A proved connection before `end` (monotonic seconds).
 
     Raises BrokerUnavailable when nobody listens, BrokerTimeout when nobody answers, ForeignPeer, AuthFailed,

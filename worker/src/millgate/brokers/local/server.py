@@ -17,11 +17,11 @@ from typing import Any, Final
 
 from millgate.brokers.local import handshake
 from millgate.brokers.local.connection import Connection, Gone
-from millgate.brokers.local.desk import Came, Desk
-from millgate.brokers.local.engine import Engine
 from millgate.brokers.local.journal import Journal
 from millgate.brokers.local.snapshot import fork_writer
-from millgate.brokers.local.steady import Steady
+from millgate.brokers.served.desk import Came, Desk
+from millgate.brokers.served.engine import Engine
+from millgate.brokers.served.steady import Steady
 from millgate.clock import Clock
 from millgate.errors import BrokerRefused, NotDecodable
 

@@ -7,7 +7,7 @@ from operator import attrgetter
 from typing import Final
 
 from millgate.brokers.base import DeadLetter, Lock, Peeked, State, TaskState
-from millgate.brokers.local import values
+from millgate.brokers.served import values
 from millgate.fleet import Beat, WorkerInfo, WorkerRow, WorkerState
 from millgate.message import Message, pack, unpack
 from millgate.queues import (

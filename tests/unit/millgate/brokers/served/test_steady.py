@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from millgate.brokers.local.steady import Steady
+from millgate.brokers.served.steady import Steady
 
 
 class Clocks:

@@ -12,37 +12,41 @@ import random
 import secrets
 import threading
 import weakref
+from collections.abc import Callable
 from typing import Any, Final
 
-from millgate.brokers.local import frames, handshake
-from millgate.brokers.local.address import Address
-from millgate.brokers.local.link import Hangup, Link, connect
-from millgate.brokers.local.waker import Waker
+from millgate.brokers.served import frames
+from millgate.brokers.served.answers import opened
+from millgate.brokers.served.caller import Caller
+from millgate.brokers.served.link import Hangup, Link
+from millgate.brokers.served.waker import Waker
 from millgate.clock import Clock
 from millgate.errors import BrokerRefused, BrokerUnavailable, PayloadTooLarge
 
 _IDLE: Final = 4  # connections kept when nobody uses them
 _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 1.0
-#: Seconds that a wait over TCP is parked before it is asked again: a connection that died without a word shows.
-_PARK: Final = 10.0
 _GRACE: Final = 2.0  # seconds that an answer to a parked call may be late
 
+#: Makes a link for a caller before a moment (monotonic seconds). Raises what keeps it from doing so.
+Dial = Callable[[Caller, float], Link]
 _sessions: weakref.WeakSet[Session] = weakref.WeakSet()
 
 
 class Session:
     """What one broker object shares between its threads."""
 
-    def __init__(self, address: Address, queue: str, deadline: float, clock: Clock) -> None:
-        self.address = address
+    def __init__(
+        self, dial: Dial, queue: str, deadline: float, clock: Clock, *, park: float = math.inf
+    ) -> None:
+        """`park`: seconds after which a wait is asked for again, where the other end can be lost without notice."""
+        self._dial = dial
         self.deadline = deadline
         self.clock = clock
         self._queue = queue
         self._closed = False
         self._grace = min(_GRACE, deadline)
-        # A socket of this machine cannot lose its other end without notice.
-        self._park = _PARK if address.place.path is None else math.inf
+        self._park = park
         self._fresh()
         _sessions.add(self)
 
@@ -99,7 +103,7 @@ class Session:
         self._outstanding: set[int] = set()
         self._number = 0
         self.waker = Waker()
-        self._caller = handshake.Caller(secrets.token_hex(16), self._queue)
+        self._caller = Caller(secrets.token_hex(16), self._queue)
 
     def forked(self) -> None:
         """Called in a forked child."""
@@ -134,7 +138,7 @@ class Session:
                 if self._now() >= end:
                     raise
             else:
-                return _opened(answer)
+                return opened(answer)
 
     def _attempt(self, number: int, payload: bytes, end: float) -> list[Any]:
         link = self._take(end)
@@ -168,7 +172,7 @@ class Session:
             self._drop_idle()
             raise
         self._give(link)
-        return _opened(answer)
+        return opened(answer)
 
     def _take(self, end: float) -> Link:
         if self._closed:
@@ -176,8 +180,7 @@ class Session:
         with self._lock:
             if self._idle:
                 return self._idle.pop()
-        end = min(end, self._now() + self.address.probe_timeout)
-        return connect(self.address, self._caller, self.clock, end)
+        return self._dial(self._caller, end)
 
     def _give(self, link: Link) -> None:
         with self._lock:
@@ -226,12 +229,6 @@ def _awaited(link: Link, number: int, end: float) -> list[Any]:
             raise Hangup("the broker sent something that is no answer")
         if answer[0] == number:
             return answer
-
-
-def _opened(answer: list[Any]) -> Any:
-    if len(answer) == 3:
-        raise handshake.error(answer[1], answer[2])
-    return answer[1]
 
 
 def _in_child() -> None:

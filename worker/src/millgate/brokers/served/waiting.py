@@ -5,26 +5,25 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Sequence
 from typing import TypeVar
 
-from millgate.brokers.local.connection import Connection
 from millgate.queues import Subscription
 
 K = TypeVar("K", bound=Hashable)
 
 
 class Parked:
-    """One call that is answered later. A connection has one at most."""
+    """One call that is answered later. A line has one at most."""
 
-    __slots__ = ("connection", "gone", "ids", "number", "queue", "subscription", "until")
+    __slots__ = ("gone", "ids", "line", "number", "queue", "subscription", "until")
 
     def __init__(
         self,
-        connection: Connection,
+        line: Hashable,
         number: int,
         queue: str,
         until: float,
         wanted: Subscription | Sequence[str],
     ) -> None:
-        self.connection = connection
+        self.line = line
         self.number = number
         self.queue = queue
         self.until = until  # monotonic seconds
@@ -37,22 +36,22 @@ class Waiting:
     """All parked calls."""
 
     def __init__(self) -> None:
-        self._of: dict[Connection, Parked] = {}
+        self._of: dict[Hashable, Parked] = {}
         self._workers: dict[str, dict[Parked, None]] = {}  # queue → in the order of their coming
         self._ids: dict[tuple[str, str], dict[Parked, None]] = {}
 
     def park(self, parked: Parked) -> None:
-        """Let a call wait; an older one of the same connection has been given up by its caller."""
-        self.leave(parked.connection)
-        self._of[parked.connection] = parked
+        """Let a call wait; an older one of the same line has been given up by its caller."""
+        self.leave(parked.line)
+        self._of[parked.line] = parked
         if parked.subscription is not None:
             self._workers.setdefault(parked.queue, {})[parked] = None
         for id_ in parked.ids:
             self._ids.setdefault((parked.queue, id_), {})[parked] = None
 
-    def leave(self, connection: Connection) -> None:
-        """Forget what a connection waits for."""
-        parked = self._of.pop(connection, None)
+    def leave(self, line: Hashable) -> None:
+        """Forget what a line waits for."""
+        parked = self._of.pop(line, None)
         if parked is None:
             return
         parked.gone = True

@@ -1,22 +1,21 @@
 """Carries out the calls of one turn together: journal first, then the state, then the answers.
 
-It knows no socket: calls come in with the connection that they came by, answers go out the same way.
+It knows no wire: calls come in with the line that they came by, answers go out the same way.
 """
 
 from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from logging import getLogger
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
-from millgate.brokers.local import frames, reports, values, verbs
-from millgate.brokers.local.connection import Connection
-from millgate.brokers.local.engine import Call, Engine, failure
-from millgate.brokers.local.handshake import Caller
-from millgate.brokers.local.journal import Journal
-from millgate.brokers.local.waiting import Parked, Waiting
+from millgate.brokers.served import reports, values, verbs
+from millgate.brokers.served.answers import failure, success
+from millgate.brokers.served.caller import Caller
+from millgate.brokers.served.engine import Call, Engine
+from millgate.brokers.served.waiting import Parked, Waiting
 from millgate.errors import BrokerError, BrokerUnavailable, UnsupportedByBroker
 
 _WAIT_FOR_WORK: Final = "wait_for_work"
@@ -27,24 +26,32 @@ _SETTLEMENTS: Final = 2  # the place of what a claim settles, among its argument
 _SECOND_LOOK: Final = 0.2
 _SOON: Final = 0.001
 
-log = getLogger("millgate.brokers.local")
-Send = Callable[[Connection, bytes], None]
+log = getLogger("millgate.brokers")
+#: Takes an answer to whatever line its call came by; each server has lines of its own kind.
+Send = Callable[[Any, bytes], None]
+
+
+class Journal(Protocol):
+    """Where records are kept before anything comes of them."""
+
+    def append(self, records: Sequence[bytes], *, on_disk: bool = True) -> None:
+        """Store records, all or none. Raises BrokerUnavailable: nothing is stored."""
 
 
 class Came:
-    """A call, whose it is, and its bytes as the journal keeps them."""
+    """A call, whose it is, its bytes as the journal keeps them, and the line that it came by."""
 
-    __slots__ = ("call", "caller", "connection", "payload")
+    __slots__ = ("call", "caller", "line", "payload")
 
-    def __init__(self, connection: Connection, caller: Caller, payload: bytes) -> None:
-        self.connection = connection
+    def __init__(self, line: Hashable, caller: Caller, payload: bytes) -> None:
+        self.line = line
         self.caller = caller
         self.payload = payload
         self.call = Call.read(payload)
 
 
 class Desk:
-    """The broker without its sockets. `send` takes answers; `info` says what the server is."""
+    """The broker without its wires. `send` takes answers; `info` says what the server is."""
 
     def __init__(
         self,
@@ -78,7 +85,7 @@ class Desk:
         writes = [came for came in calls if came.call.verb in verbs.WRITES]
         if writes and self._stored(now, writes):
             for came in writes:
-                self._send(came.connection, self._engine.apply(now, came.caller, came.call))
+                self._send(came.line, self._engine.apply(now, came.caller, came.call))
             touched.update(dict.fromkeys(came.caller.queue for came in writes))
         for queue in touched:
             self._tell(now, monotonic, queue)
@@ -89,9 +96,9 @@ class Desk:
                 self._look(now, monotonic, came)
         self._end_waits(monotonic)
 
-    def leave(self, connection: Connection) -> None:
-        """A connection is gone, or its caller gave up waiting on it."""
-        self._waiting.leave(connection)
+    def leave(self, line: Hashable) -> None:
+        """A line is gone, or its caller gave up waiting on it."""
+        self._waiting.leave(line)
 
     def wake_in(self, now: float, monotonic: float) -> float | None:
         """Seconds until something happens by itself; None: nothing will."""
@@ -132,7 +139,7 @@ class Desk:
                 self._journal.append(records, on_disk=on_disk)
         except BrokerUnavailable as error:
             for came in writes:
-                self._send(came.connection, failure(came.call.number, error))
+                self._send(came.line, failure(came.call.number, error))
             return False
         return True
 
@@ -169,14 +176,14 @@ class Desk:
     def _look(self, now: float, monotonic: float, came: Came) -> None:
         call = came.call
         if call.verb in verbs.READS:
-            self._send(came.connection, self._engine.look(now, came.caller, call))
+            self._send(came.line, self._engine.look(now, came.caller, call))
         elif call.verb == _SERVER:
-            self._send(came.connection, frames.pack([call.number, self._info()]))
+            self._send(came.line, success(call.number, self._info()))
         elif call.verb in (_WAIT, _WAIT_FOR_WORK):
             self._park(now, monotonic, came)
         else:
             error = UnsupportedByBroker(f"this broker has no verb {call.verb!r}")
-            self._send(came.connection, failure(call.number, error))
+            self._send(came.line, failure(call.number, error))
 
     def _park(self, now: float, monotonic: float, came: Came) -> None:
         call = came.call
@@ -193,9 +200,9 @@ class Desk:
                 value = reports.from_states(states) if final else None
         except (TypeError, ValueError) as error:
             problem = BrokerError(f"{call.verb}: {error}")
-            self._send(came.connection, failure(call.number, problem))
+            self._send(came.line, failure(call.number, problem))
             return
-        parked = Parked(came.connection, call.number, came.caller.queue, until, wanted)
+        parked = Parked(came.line, call.number, came.caller.queue, until, wanted)
         self._waiting.park(parked)
         if value is not None or until <= monotonic:
             self._answer(parked, value)
@@ -214,8 +221,8 @@ class Desk:
     def _answer(self, parked: Parked, value: Any) -> None:
         if parked.gone:
             return
-        self._waiting.leave(parked.connection)
-        self._send(parked.connection, frames.pack([parked.number, value]))
+        self._waiting.leave(parked.line)
+        self._send(parked.line, success(parked.number, value))
 
     def _end_waits(self, monotonic: float) -> None:
         ends = self._ends

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from millgate.brokers.base import Ask, State
-from millgate.brokers.local import frames, reports, values
-from millgate.brokers.local.desk import Came, Desk
-from millgate.brokers.local.engine import Engine
-from millgate.brokers.local.handshake import Caller
+from millgate.brokers.served import frames, reports, values
+from millgate.brokers.served.caller import Caller
+from millgate.brokers.served.desk import Came, Desk
+from millgate.brokers.served.engine import Engine
 from millgate.errors import BrokerUnavailable
 from millgate.limits import Rate
 from millgate.message import Claim

@@ -11,9 +11,9 @@ import sys
 import pytest
 
 from millgate.brokers.base import Ask
-from millgate.brokers.local import frames, values
-from millgate.brokers.local.engine import MEMORY, Call, Engine
-from millgate.brokers.local.handshake import Caller
+from millgate.brokers.served import frames, values
+from millgate.brokers.served.caller import Caller
+from millgate.brokers.served.engine import MEMORY, Call, Engine
 from millgate.errors import NotDecodable
 from millgate.message import ClaimRef
 from millgate.queues import TopicPolicy, policy_to_dict
@@ -69,7 +69,7 @@ def history(seed: int) -> list[bytes]:
 
 REPLAY = """
 import json, sys
-from millgate.brokers.local.engine import Engine
+from millgate.brokers.served.engine import Engine
 engine = Engine()
 for record in json.load(sys.stdin):
     engine.replay(bytes.fromhex(record))

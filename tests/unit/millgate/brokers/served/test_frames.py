@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millgate.brokers.local.frames import FrameTooLarge, Splitter, frame, pack, unpack
+from millgate.brokers.served.frames import FrameTooLarge, Splitter, frame, pack, unpack
 from millgate.errors import InvalidInput, NotDecodable
 
 PLAIN = st.recursive(

@@ -19,7 +19,7 @@ from millgate.brokers.base import (
     State,
     TaskState,
 )
-from millgate.brokers.local import frames, reports, values
+from millgate.brokers.served import frames, reports, values
 from millgate.fleet import Beat, WorkerInfo, WorkerRef, WorkerRow, WorkerState
 from millgate.limits import Rate
 from millgate.message import Claim, ClaimRef, Group, Message, Options

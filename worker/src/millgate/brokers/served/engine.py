@@ -12,8 +12,9 @@ from logging import getLogger
 from typing import Any, Final
 
 from millgate.brokers.core import Core
-from millgate.brokers.local import frames, verbs
-from millgate.brokers.local.handshake import Caller
+from millgate.brokers.served import frames, verbs
+from millgate.brokers.served.answers import failure, success
+from millgate.brokers.served.caller import Caller
 from millgate.errors import BrokerError, BrokerUnavailable, MillgateError, NotDecodable
 
 #: Seconds for which a silent caller's last answers are kept: far more than the deadline of any call.
@@ -21,7 +22,7 @@ MEMORY: Final = 300.0
 _CALLERS: Final = 20_000  # remembered at most
 _ANSWERS: Final = 256  # of one caller; one thread has one call
 
-log = getLogger("millgate.brokers.local")
+log = getLogger("millgate.brokers")
 
 
 @dataclass(slots=True)
@@ -138,7 +139,7 @@ class Engine:
     def _answer(self, now: float, core: Core, call: Call, table: verbs.Table) -> bytes:
         try:
             value = table[call.verb](core, now, *call.args)
-            return frames.pack([call.number, value])
+            return success(call.number, value)
         except MillgateError as error:
             return failure(call.number, error)
         except Exception as error:
@@ -158,8 +159,3 @@ class Engine:
                 break
             found.append(client)
         return found
-
-
-def failure(number: int, error: MillgateError) -> bytes:
-    """The answer's frame for an error."""
-    return frames.pack([number, type(error).__name__, str(error)])

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from millgate.brokers.base import State
-from millgate.brokers.local import reports, values
+from millgate.brokers.served import reports, values
 from millgate.fleet import Beat, WorkerInfo
 from millgate.message import ClaimRef
 from millgate.queues import policy_from_dict, queue_from_dict
