@@ -23,7 +23,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from benchmarks import ledger
 from benchmarks.servers import Local, Postgres, Redis, server
 from millgate.app import App
 from millgate.brokers import open_broker
@@ -32,6 +31,7 @@ from millgate.errors import BrokerUnavailable, QueueFull
 from millgate.queues import TopicPolicy
 from millgate.retry import RetryPolicy
 from millgate.runtime.processes import children_of, tree_of
+from support import judge
 from support.faults import FaultProxy
 
 QUEUE, TOPIC = "chaos", "chaos"
@@ -217,7 +217,7 @@ def run(running: Local | Postgres | Redis, minutes: float, folder: Path) -> dict
         left = [item.id for state in _OPEN for item in broker.peek(TOPIC, state, 5)]
         broker.close()
     lines = (folder / "ledger").read_text().splitlines()
-    verdict = ledger.judge(tally.accepted, dead, ledger.read(lines), fleet.deaths())
+    verdict = judge.judge(tally.accepted, dead, judge.read(lines), fleet.deaths())
     figures = asdict(verdict) | {
         "lost": len(verdict.lost),
         "beside_live_owner": len(verdict.beside),

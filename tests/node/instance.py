@@ -264,9 +264,15 @@ def _wait_for_child(folder: Path, top: Identity) -> Identity:
     raise InstanceFailed(f"no namespaces could be made:\n{_init_log(folder)}")
 
 
+def listens(path: Path) -> bool:
+    """Whether connections to that socket are taken: its name is there a moment before."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        return connection.connect_ex(str(path)) == 0
+
+
 def _wait_for_control(instance: Instance) -> None:
     deadline = time.monotonic() + 20
-    while not instance.layout.control.exists():
+    while not listens(instance.layout.control):
         if not instance.is_alive() or time.monotonic() > deadline:
             said = _init_log(instance.layout.folder)
             raise InstanceFailed(f"the namespaces could not be set up:\n{said}")

@@ -14,7 +14,7 @@ from node.cache import Say
 from node.cluster import Cluster
 from node.command import run
 from node.components import CONTROL, NETWORK, STORE
-from node.instance import Instance, InstanceFailed, find, make
+from node.instance import Instance, InstanceFailed, find, listens, make
 from node.layout import Worker
 from node.setup import VOLUMES
 
@@ -127,7 +127,9 @@ class LocalCluster(Cluster):
             worker.socket.unlink(missing_ok=True)  # of the one before
             self.instance.start(worker.containerd)
         watch = (worker.containerd,)
-        self.api.wait("containerd's socket", worker.socket.exists, seconds=30, watch=watch)
+        self.api.wait(
+            "containerd's socket", lambda: listens(worker.socket), seconds=30, watch=watch
+        )
 
     def _active(self) -> list[Worker]:
         """The nodes that were started, whether they run or lost their power."""

@@ -30,8 +30,14 @@ class WorkerProcess:
     """One worker: its guardian is `process`."""
 
     def __init__(
-        self, folder: Path, flags: Mapping[str, object], cwd: Path = TESTS, name: str = "worker"
+        self,
+        folder: Path,
+        flags: Mapping[str, object],
+        cwd: Path = TESTS,
+        name: str = "worker",
+        environ: Mapping[str, str] | None = None,
     ) -> None:
+        """`environ` is added to this process's."""
         self.port = free_port()
         self.log_file = folder / f"{name}.log"
         given: dict[str, object] = {
@@ -46,6 +52,7 @@ class WorkerProcess:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "millgate.cli", "worker", *words],
                 cwd=cwd,
+                env={**os.environ, **(environ or {})},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -112,6 +113,15 @@ def stubborn(path: str) -> None:
             time.sleep(10)
         except BaseException:  # noqa: BLE001 -- it listens to nothing
             continue
+
+
+@app.task(name="deaf")
+def deaf(path: str, tag: str) -> None:
+    """Neither it nor the program that it starts ends for a signal or a soft timeout."""
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)  # and a program inherits what is ignored
+    with subprocess.Popen(["sleep", tag]):
+        stubborn(path)
 
 
 @app.task(name="until_cancelled")

@@ -12,10 +12,12 @@ import pytest
 
 from millgate.retry import Backoff, RetryPolicy
 from millgate.runtime.processes import defunct
+from support.bench import every_broker
 from support.local import gone
 from support.wait import eventually
 
 
+@every_broker
 def test_a_child_that_dies_is_replaced_and_its_task_runs_again(bench: Any) -> None:
     bench.configure()
     sent = bench.send("crash_once", str(bench.journal))
@@ -51,6 +53,7 @@ def test_a_childs_orphans_end_with_it(bench: Any, sleepers: Any) -> None:
     eventually(lambda: not sleepers(), timeout=2)
 
 
+@every_broker
 @pytest.mark.parametrize("victim", ["supervisor", "guardian"])
 def test_killing_supervisor_or_guardian_ends_everything_and_the_task_runs_again_once(
     bench: Any, sleepers: Any, victim: str
@@ -70,6 +73,7 @@ def test_killing_supervisor_or_guardian_ends_everything_and_the_task_runs_again_
     assert [line[2] for line in bench.notes("start")] == ["1", "2"]
 
 
+@every_broker
 def test_a_frozen_supervisor_writes_nothing_and_its_children_are_ended(
     bench: Any, sleepers: Any
 ) -> None:
@@ -92,6 +96,7 @@ def test_a_frozen_supervisor_writes_nothing_and_its_children_are_ended(
     frozen.until_ready()
 
 
+@every_broker
 def test_nobody_is_left_after_a_plain_stop(bench: Any, sleepers: Any) -> None:
     bench.send("daemon", sleepers.tag, 0.1)
     worker = bench.ready()
@@ -102,6 +107,7 @@ def test_nobody_is_left_after_a_plain_stop(bench: Any, sleepers: Any) -> None:
     assert sleepers() == []
 
 
+@every_broker
 def test_a_task_that_was_taken_away_is_stopped_and_reports_nothing(bench: Any) -> None:
     bench.configure(lease=2.0)
     sent = bench.send("work", str(bench.journal), 4.0)
@@ -114,30 +120,6 @@ def test_a_task_that_was_taken_away_is_stopped_and_reports_nothing(bench: Any) -
     assert bench.end_of(sent).state == "succeeded"
     [end] = bench.notes("end")
     assert end[3] == second[3]
-
-
-def test_the_worker_outlives_a_broker_that_goes_away_and_keeps_its_outcomes(own_bench: Any) -> None:
-    bench = own_bench
-    bench.configure(lease=60.0)
-    broker_deadline = 10.0
-    sent = bench.send("work", str(bench.journal), 1.5)
-    worker = bench.ready()
-    bench.until_noted("start")
-    bench.daemon.end()
-    bench.until_noted("end")
-    time.sleep(broker_deadline)
-    eventually(lambda: worker.events("broker failed"))
-    assert worker.get("/livez")[0] == 200
-    bench.daemon.start()
-    state = bench.end_of(sent)
-    assert (state.state, state.attempt) == ("succeeded", 1)
-    assert bench.result(bench.send("add", 2, 2)) == 4
-    assert [
-        line["event"] for line in worker.log() if line.get("event", "").startswith("broker")
-    ] == [
-        "broker failed",
-        "broker is back",
-    ]
 
 
 def test_nonsense_on_the_link_ends_that_child_alone(bench: Any) -> None:

@@ -2,27 +2,41 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from typing import Any
 
+from support.bench import every_broker
+from support.local import gone
 from support.wait import eventually
 
 
-def test_under_a_backlog_nothing_new_is_claimed_after_the_signal(bench: Any) -> None:
-    ids = bench.send_many("work", [(str(bench.journal), 0.5)] * 100)
+@every_broker
+def test_under_a_backlog_of_ten_thousand_nothing_new_is_claimed_after_the_signal(
+    bench: Any,
+) -> None:
+    journal = str(bench.journal)
+    ids = [
+        sent
+        for _ in range(10)
+        for sent in bench.send_many("work", [(journal, 0.05)] * 1000, result_ttl=0)
+    ]
     worker = bench.ready()
-    bench.until_noted("start", 2)
+    bench.until_noted("end", 20)  # by now it has claimed ahead, for tasks as short as these
     began = time.time()
     assert worker.stop() == 0
     assert time.time() - began < 3
-    assert all(float(line[4]) < began + 0.3 for line in bench.notes("start"))
-    states = [state.state for state in bench.broker.states(ids)]
-    assert states.count("running") == 0
-    assert states.count("succeeded") == len(bench.notes("end")) == len(bench.notes("start"))
+    starts, ends = bench.notes("start"), bench.notes("end")
+    assert all(float(line[4]) < began + 0.3 for line in starts)
+    assert sorted(line[1] for line in starts) == sorted(line[1] for line in ends)
+    topic = bench.broker.stats().topics["default"]
+    assert (topic.leased, topic.failed, topic.completed) == (0, 0, len(ends))
+    assert topic.waiting == len(ids) - len(ends)
     assert bench.broker.stats().workers == ()
 
 
+@every_broker
 def test_a_task_that_does_not_finish_goes_back_uncharged(bench: Any) -> None:
     bench.configure()
     sent = bench.send("work", str(bench.journal), 60.0)
@@ -50,6 +64,28 @@ def test_a_long_task_is_asked_to_stop_before_it_is_stopped(bench: Any) -> None:
     assert line["charge"] == "nothing"
 
 
+@every_broker
+def test_a_task_that_ignores_every_signal_is_stopped_in_time_with_what_it_started(
+    bench: Any, sleepers: Any
+) -> None:
+    bench.configure()
+    sent = bench.send("deaf", str(bench.journal), sleepers.tag)
+    worker = bench.ready(drain_timeout="6s", children=1)
+    bench.until_noted("start")
+    eventually(lambda: len(sleepers()) == 1)
+    everybody = worker.tree()
+    began = time.time()
+    for pid in everybody[::-1]:  # as a service manager that signals the whole group
+        os.kill(pid, signal.SIGTERM)
+    assert worker.wait(10) == 0
+    assert time.time() - began < 6.5
+    assert sleepers() == []
+    assert all(gone(pid) for pid in everybody)
+    assert bench.state(sent).state == "waiting"
+    [line] = [line for line in worker.events("task goes back") if line["id"] == sent]
+    assert line["charge"] == "nothing"
+
+
 def test_a_second_signal_hurries(bench: Any) -> None:
     bench.configure()
     sent = bench.send("work", str(bench.journal), 60.0)
@@ -70,6 +106,7 @@ def test_ctrl_c_is_a_signal_to_drain_as_well(bench: Any) -> None:
     assert worker.wait(10) == 0
 
 
+@every_broker
 def test_a_fenced_worker_finishes_and_is_not_ready_when_it_is_idle(bench: Any) -> None:
     bench.send("work", str(bench.journal), 1.5)
     worker = bench.ready(children=1)

@@ -33,7 +33,7 @@ def test_the_status_shows_what_runs_and_hides_what_is_secret(bench: Any) -> None
     assert (run["task"], run["attempt"]) == ("work", 1)
     assert child["rss"] > 2**20
     assert status["claims"] == {"active": 1, "unsettled": 0}
-    assert str(bench.daemon.path) in status["broker"]
+    assert str(bench.venue.daemon.path) in status["broker"]
 
 
 def test_a_client_that_says_nothing_does_not_hold_the_probes(bench: Any) -> None:

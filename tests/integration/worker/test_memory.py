@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from support.bench import every_broker
 from support.wait import eventually
 
 MEGABYTE = 2**20
@@ -16,18 +17,22 @@ def reasons(worker: Any) -> list[str]:
     return [line["reason"] for line in worker.events("child ended")]
 
 
-def test_a_leak_is_recycled_away_and_nothing_is_lost(bench: Any) -> None:
-    ids = bench.send_many("leak", [(4,)] * 120)
+@every_broker
+def test_a_leak_over_five_hundred_tasks_is_recycled_away_and_nothing_is_lost(
+    bench: Any,
+) -> None:
+    ids = bench.send_many("leak", [(2,)] * 500)
     worker = bench.start(max_rss="60Mi", burst=True, children=2)
     assert worker.wait(90) == 0
     states = bench.broker.states(ids)
     assert {state.state for state in states} == {"succeeded"}
     assert {state.attempt for state in states} == {1}
     recycled = [line for line in worker.events("child ended") if line["reason"] == "MaxRSS"]
-    assert len(recycled) >= 6  # 120 times 4 MiB do not fit into two children of 60
+    assert len(recycled) >= 12  # 500 times 2 MiB do not fit into two children of 60
     assert max(line["rss"] for line in recycled) < 1.25 * 60 * MEGABYTE + 20 * MEGABYTE
 
 
+@every_broker
 def test_a_huge_task_is_stopped_alone_and_buried_after_its_attempts(bench: Any) -> None:
     bench.configure()
     huge = bench.send("hog", str(bench.journal), 300)
@@ -59,6 +64,7 @@ def test_shared_memory_is_counted_too(bench: Any) -> None:
     assert reasons(worker) == ["HardMaxRSS"]
 
 
+@every_broker
 @pytest.mark.parametrize("task", ["subprocess_hog", "daemon_hog"])
 def test_memory_of_a_tasks_processes_counts_wherever_they_hide(bench: Any, task: str) -> None:
     sent = bench.send(task, 300)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from support.bench import every_broker
 from support.wait import eventually
 
 
@@ -19,12 +20,12 @@ def test_what_a_task_prints_is_logged_with_its_id(bench: Any) -> None:
     }
 
 
-def test_a_flood_is_cut_in_the_middle_and_holds_nobody(bench: Any) -> None:
-    flood = bench.send("flood", 48)
+@every_broker
+def test_sixty_four_megabytes_are_cut_in_the_middle_and_hold_nobody(bench: Any) -> None:
+    flood = bench.send("flood", 64)
     worker = bench.ready(children=2)
     quick = bench.send_many("add", [(number, 1) for number in range(20)])
-    for sent in quick:
-        bench.result(sent, timeout=10)
+    bench.ends_of(quick, timeout=10)
     assert bench.result(flood, timeout=40) == "done"
     texts = eventually(
         lambda: (

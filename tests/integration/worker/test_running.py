@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from millgate.message import Options
+from support.bench import every_broker
 from support.wait import eventually
 
 
@@ -69,6 +70,7 @@ def test_what_nobody_can_read_is_buried_at_once(bench: Any) -> None:
     assert (state.state, state.reason) == ("failed", "BadArguments")
 
 
+@every_broker
 def test_a_result_of_twelve_megabytes_arrives_and_one_of_twenty_is_refused(bench: Any) -> None:
     fits, too_big = bench.send("big", 12 * 2**20), bench.send("big", 20 * 2**20)
     bench.ready()

@@ -8,6 +8,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from support.bench import every_broker
+
 THREADS_ONLY = """
 import os, threading, time
 from millgate import App, SoftTimeout, current
@@ -107,6 +109,7 @@ def test_tasks_that_fill_the_link_in_both_directions_do_not_lock_up(bench: Any) 
         assert len(bench.result(sent, timeout=30)) == 300_000
 
 
+@every_broker
 def test_a_worker_that_is_killed_in_the_middle_of_much_loses_nothing(bench: Any) -> None:
     bench.configure(lease=1.5)
     ids = bench.send_many("work", [(str(bench.journal), 0.01)] * 300)

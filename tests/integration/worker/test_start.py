@@ -57,7 +57,7 @@ def test_a_broker_that_refuses_is_an_error_at_once(bench: Any, tmp_path: Path) -
     key = tmp_path / "another-key"
     key.write_bytes(b"0" * 64)
     key.chmod(0o600)
-    worker = bench.start(broker=f"local://{bench.daemon.path}?key_file={key}")
+    worker = bench.start(broker=f"local://{bench.venue.daemon.path}?key_file={key}")
     assert worker.wait(20) == 4
     assert worker.raw().count("\n") == 0
     assert worker.raw().startswith("millgate: error: broker local:")

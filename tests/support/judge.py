@@ -1,4 +1,4 @@
-"""Judges a chaotic run by what its tasks wrote: nothing lost, nothing run beside a live owner. Pure."""
+"""Judges a run full of faults by what its tasks wrote: nothing lost, nothing run beside a live owner. Pure."""
 
 from __future__ import annotations
 
