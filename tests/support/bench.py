@@ -1,0 +1,125 @@
+"""What tests of the worker stand on: a queue on a broker of their choice, a hand to send with, and real workers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from millgate import codec
+from millgate.brokers.base import Broker, TaskState
+from millgate.errors import BrokerError
+from millgate.ids import new_id
+from millgate.message import Message
+from millgate.queues import TopicPolicy
+from support.brokers import FACTORIES, Venue
+from support.wait import eventually
+from support.worker import TESTS, WorkerProcess
+
+#: Brokers that serve another process: all but the one in memory.
+SERVED: Final = sorted(FACTORIES.keys() - {"memory"})
+#: Runs a test on each of them, where the outcome depends on the broker; the others run on brokerd.
+every_broker = pytest.mark.parametrize("bench", SERVED, indirect=True)
+
+
+class Bench:
+    """A queue, and workers on it."""
+
+    def __init__(self, venue: Venue, folder: Path) -> None:
+        assert venue.url is not None, "a worker is another process: the broker must have a URL"
+        self.venue = venue
+        self.url = venue.url
+        self.queue = venue.queue
+        self.folder = folder
+        self.broker: Broker = venue.client()
+        self.workers: list[WorkerProcess] = []
+        self.journal = folder / "journal"
+
+    def configure(self, **policy: Any) -> None:
+        """The default topic's policy."""
+        self.broker.configure([TopicPolicy("default", **policy)])
+
+    def send(self, task: str, *args: Any, **fields: Any) -> str:
+        """Queue one call; answers its id."""
+        return self.send_many(task, [args], **fields)[0]
+
+    def send_many(self, task: str, calls: Sequence[tuple[Any, ...]], **fields: Any) -> list[str]:
+        """Queue calls of one task, in order."""
+        messages = [self.message(task, args, **fields) for args in calls]
+        return [receipt.id for receipt in self.broker.publish(messages)]
+
+    def message(self, task: str, args: tuple[Any, ...], **fields: Any) -> Message:
+        """One call, not queued yet."""
+        given = {"id": new_id(1.0e9), "topic": "default", **fields}
+        return Message(task=task, body=codec.encode_call(args, {}), **given)
+
+    def start(self, **flags: object) -> WorkerProcess:
+        """A worker with these flags, underscores for dashes."""
+        name = f"worker-{len(self.workers)}"
+        given: dict[str, object] = {
+            "broker": self.url,
+            "queue": self.queue,
+            "app": "support.workload:app",
+            "children": 2,
+            "drain-timeout": "8s",
+            "log-level": "debug",
+        }
+        cwd = flags.pop("cwd", TESTS)
+        assert isinstance(cwd, Path)
+        environ = flags.pop("environ", None)
+        assert environ is None or isinstance(environ, dict)
+        given |= {key.replace("_", "-"): value for key, value in flags.items()}
+        worker = WorkerProcess(self.folder, given, cwd, name, environ)
+        self.workers.append(worker)
+        return worker
+
+    def ready(self, **flags: object) -> WorkerProcess:
+        """As `start`, and it works already."""
+        return self.start(**flags).until_ready()
+
+    def state(self, id: str) -> TaskState:  # noqa: A002 -- the field's name everywhere
+        """What is known of one message."""
+        return self.broker.states([id])[0]
+
+    def end_of(self, id: str, timeout: float = 20.0) -> TaskState:  # noqa: A002 -- as above
+        """Wait for a message's end."""
+        return self.ends_of([id], timeout)[0]
+
+    def ends_of(self, ids: Sequence[str], timeout: float = 20.0) -> Sequence[TaskState]:
+        """Wait for the ends of messages, an outage of the broker included."""
+
+        def ended() -> Sequence[TaskState] | None:
+            try:
+                states = self.broker.states(ids)
+            except BrokerError:
+                return None
+            return states if all(state.state.final for state in states) else None
+
+        return eventually(ended, timeout=timeout, every=0.05) or ()
+
+    def result(self, id: str, timeout: float = 20.0) -> Any:  # noqa: A002 -- as above
+        """The decoded result of a message that succeeds."""
+        state = self.end_of(id, timeout)
+        assert state.state == "succeeded", (state.reason, state.failure)
+        assert state.result is not None
+        return codec.decode(state.result)
+
+    def notes(self, word: str | None = None) -> list[list[str]]:
+        """Lines of the journal that tasks write, split; only those that begin with `word`, if given."""
+        if not self.journal.exists():
+            return []
+        lines = [line.split() for line in self.journal.read_text(encoding="utf-8").splitlines()]
+        return [line for line in lines if word in (None, line[0])]
+
+    def until_noted(self, word: str, count: int = 1, timeout: float = 20.0) -> list[list[str]]:
+        """Wait until so many lines begin with `word`."""
+        eventually(lambda: len(self.notes(word)) >= count, timeout=timeout)
+        return self.notes(word)
+
+    def close(self) -> None:
+        """End all workers, then the queue."""
+        for worker in self.workers:
+            worker.end()
+        self.venue.close()
