@@ -31,14 +31,14 @@ def blocks(language: str) -> list[str]:
 
 @pytest.fixture(scope="session")
 def app_image(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The README's app and the ledger's in one image, on the cluster's nodes."""
+    """The README's app and those of `apps` in one image, on the cluster's nodes."""
     folder = tmp_path_factory.mktemp("app")
     (folder / "hello").mkdir()
     (folder / "hello/tasks.py").write_text(blocks("python")[0], encoding="utf-8")
-    (folder / "ledger").mkdir()
-    for name in ("tasks.py", "send.py"):
-        source = (APPS / "ledger" / name).read_text(encoding="utf-8")
-        (folder / "ledger" / name).write_text(source, encoding="utf-8")
+    for source in sorted(APPS.rglob("*.py")):
+        copy = folder / source.relative_to(APPS)
+        copy.parent.mkdir(exist_ok=True)
+        copy.write_text(source.read_text(encoding="utf-8"), encoding="utf-8")
     reference, archive = images.bake("e2e-app", folder, _say)
     cluster.load(archive)
     return reference
