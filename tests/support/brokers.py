@@ -11,6 +11,7 @@ from millgate.brokers.memory import MemoryBroker
 from support.clock import FakeClock
 from support.local import LocalVenue
 from support.postgres import PostgresVenue
+from support.rabbitmq import RabbitVenue
 from support.redis import RedisVenue
 
 
@@ -56,6 +57,7 @@ FACTORIES: dict[str, Callable[[Path], Venue]] = {
     "local": LocalVenue,
     "memory": MemoryVenue,
     "postgres": PostgresVenue,
+    "rabbitmq": RabbitVenue,
     "redis": RedisVenue,
 }
 

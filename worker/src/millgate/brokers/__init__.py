@@ -39,10 +39,7 @@ def open_broker(url: str, *, queue: str = DEFAULT_QUEUE, deadline: float = DEADL
     `queue` separates queues that share a server: it names the schema, the key prefix or the prefix of queue names.
     `deadline` is the most seconds that one call may take. Raises InvalidSettings for a URL that names no broker.
     """
-    if not QUEUE_NAME.match(queue):
-        raise InvalidSettings(
-            f"queue {queue!r}: use 1 to 63 of a-z, 0-9, '.', '_' and '-', a letter or digit first"
-        )
+    queue_name(queue)
     scheme = urlsplit(url).scheme
     if scheme not in SCHEMES:
         known = ", ".join(
@@ -62,6 +59,15 @@ def open_broker(url: str, *, queue: str = DEFAULT_QUEUE, deadline: float = DEADL
         ) from error
     broker: Broker = module.open(url, queue, deadline)
     return broker
+
+
+def queue_name(text: str) -> str:
+    """The name, when it can be a queue's. Raises InvalidSettings."""
+    if not QUEUE_NAME.match(text):
+        raise InvalidSettings(
+            f"queue {text!r}: use 1 to 63 of a-z, 0-9, '.', '_' and '-', a letter or digit first"
+        )
+    return text
 
 
 def redact(url: str) -> str:

@@ -1,4 +1,4 @@
-"""`millgate brokerd`: serve the local broker, on a machine or as a pod."""
+"""`millgate brokerd`: serve a queue that a process must own: the local broker's, or one on RabbitMQ."""
 
 from __future__ import annotations
 
@@ -6,16 +6,23 @@ import argparse
 import logging
 from typing import Any
 
-from millgate.errors import EXIT_OK
+from millgate.cli.connection import add_target, target
+from millgate.errors import EXIT_OK, InvalidSettings
 
 
 def add(subparsers: Any) -> None:
     """Enter the command."""
     from millgate.brokers.local import arguments
 
-    text = "Serve the local broker until SIGTERM, keeping its queues in a journal."
-    parser = subparsers.add_parser("brokerd", help=text, description=text)
-    arguments.add(parser)
+    text = "Serve the local broker, or a queue on RabbitMQ, until SIGTERM."
+    parser = subparsers.add_parser(
+        "brokerd",
+        help=text,
+        description=f"{text} With --broker amqp://… it owns that queue, or waits for its turn while another does;"
+        " without, it is the local broker of this machine.",
+    )
+    add_target(parser)
+    arguments.add(parser.add_argument_group("the local broker"))
     parser.add_argument(
         "--log-format", choices=("auto", "json", "text"), default="auto",
         help="json, text, or auto: text on a terminal (default: auto)",
@@ -24,9 +31,6 @@ def add(subparsers: Any) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from millgate.brokers.local import arguments
-    from millgate.brokers.local.brokerd import serve
-
     console = args.console
     as_json = args.log_format == "json" or (args.log_format == "auto" and not console.err.isatty())
     handler = logging.StreamHandler(console.err)
@@ -34,8 +38,35 @@ def _run(args: argparse.Namespace) -> int:
         Lines() if as_json else logging.Formatter("%(asctime)s %(levelname)s %(message)s")
     )
     logging.basicConfig(level=logging.INFO, handlers=[handler])
-    serve(arguments.read(args, console.environ), lambda: None, console.clock)
+    url = args.broker or console.environ.get("MILLGATE_BROKER", "")
+    if url.startswith(("amqp://", "amqps://")):
+        _serve_rabbitmq(args)
+    elif args.broker and not args.broker.startswith("local:"):
+        raise InvalidSettings(
+            "brokerd: --broker takes amqp:// or amqps://; other servers need no brokerd"
+        )
+    else:
+        _serve_local(args)
     return EXIT_OK
+
+
+def _serve_local(args: argparse.Namespace) -> None:
+    from millgate.brokers.local import arguments
+    from millgate.brokers.local.brokerd import serve
+
+    console = args.console
+    serve(arguments.read(args, console.environ), lambda: None, console.clock)
+
+
+def _serve_rabbitmq(args: argparse.Namespace) -> None:
+    from millgate.brokers import queue_name
+    from millgate.brokers.rabbitmq.brokerd import Brokerd, serve
+    from millgate.brokers.rabbitmq.url import parse
+
+    console = args.console
+    url, queue = target(args)
+    how = Brokerd(parse(url, console.environ), queue_name(queue))
+    serve(how, lambda: None, console.clock)
 
 
 class Lines(logging.Formatter):

@@ -16,6 +16,18 @@ from millgate.limits import parse_duration
 
 def add_broker(parser: argparse.ArgumentParser) -> None:
     """Give a command `--broker`, `--queue` and `--deadline`."""
+    add_target(parser)
+    parser.add_argument(
+        "--deadline",
+        metavar="TIME",
+        type=positive,
+        default=DEADLINE,
+        help=f"most time for one call to the broker (default {DEADLINE:.0f}s)",
+    )
+
+
+def add_target(parser: argparse.ArgumentParser) -> None:
+    """Give a command `--broker` and `--queue`."""
     parser.add_argument(
         "--broker", metavar="URL", help="where the queue lives (variable MILLGATE_BROKER)"
     )
@@ -23,13 +35,6 @@ def add_broker(parser: argparse.ArgumentParser) -> None:
         "--queue",
         metavar="NAME",
         help=f"which queue there (variable MILLGATE_QUEUE, default {DEFAULT_QUEUE})",
-    )
-    parser.add_argument(
-        "--deadline",
-        metavar="TIME",
-        type=positive,
-        default=DEADLINE,
-        help=f"most time for one call to the broker (default {DEADLINE:.0f}s)",
     )
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from millgate.brokers.local.address import Place, parse, private_folder, probe_timeout
+from millgate.brokers.local.address import Place, parse, probe_timeout
+from millgate.brokers.served.folders import private_folder
 from millgate.errors import BrokerRefused, InvalidSettings
 
 ENVIRON = {"XDG_RUNTIME_DIR": "/run/user/7", "XDG_STATE_HOME": "/state"}

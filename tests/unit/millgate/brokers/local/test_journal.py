@@ -176,17 +176,3 @@ def test_a_snapshot_is_whole_or_refused(tmp_path: Path) -> None:
         path.write_bytes(damaged)
         with pytest.raises(BrokerRefused):
             snapshot.read(path)
-
-
-def test_the_forked_writer_stores_the_state_of_its_moment(tmp_path: Path) -> None:
-    state = [b"then"]
-    path = tmp_path / "snapshot-0000000002"
-    pid, pipe = snapshot.fork_writer(path, lambda: state[0])
-    state[0] = b"later"
-    assert os.read(pipe, 1) == b""
-    os.close(pipe)
-    assert os.waitpid(pid, 0)[1] == 0
-    assert snapshot.read(path) == b"then"
-    pid, pipe = snapshot.fork_writer(tmp_path / "none" / "s", lambda: b"")
-    os.close(pipe)
-    assert os.waitpid(pid, 0)[1] != 0

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
-import logging
 import os
 import sys
 
@@ -17,7 +15,7 @@ def main() -> int:
         )  # before anything heavy is loaded; the starter waits for this process and has no orphan to reap
     from millgate.brokers.local import arguments
     from millgate.brokers.local.brokerd import serve
-    from millgate.errors import EXIT_BROKER, MillgateError
+    from millgate.brokers.served.detached import run
     from millgate.settings import environment
 
     parser = argparse.ArgumentParser(prog="brokerd")
@@ -26,21 +24,9 @@ def main() -> int:
     parser.add_argument("--ready", type=int, metavar="FD", required=True)
     parser.add_argument("--starter", type=int, metavar="PID", required=True)
     given = parser.parse_args()
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-
-    def say(**what: object) -> None:
-        with os.fdopen(given.ready, "w") as pipe:
-            json.dump(what, pipe)
-
-    try:
-        how = arguments.read(given, environment(), given.starter)
-        os.chdir("/")  # it would keep a folder from being unmounted otherwise
-        serve(how, lambda: say(ready=True))
-    except MillgateError as error:
-        logging.getLogger("millgate.brokers.local").error("%s", error)  # noqa: TRY400 -- an error of ours explains itself
-        say(error=type(error).__name__, text=str(error))
-        return EXIT_BROKER
-    return 0
+    return run(
+        lambda ready: serve(arguments.read(given, environment(), given.starter), ready), given.ready
+    )
 
 
 if __name__ == "__main__":

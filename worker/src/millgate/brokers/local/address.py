@@ -5,15 +5,14 @@ from __future__ import annotations
 import os
 import re
 import socket
-import stat
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qsl, urlsplit
 
-from millgate.errors import BrokerRefused, InvalidInput, InvalidSettings
+from millgate.brokers.served.folders import runtime_folder
+from millgate.errors import InvalidInput, InvalidSettings
 from millgate.limits import parse_duration
 
 DEFAULT_PORT: Final = 7411
@@ -115,14 +114,6 @@ def default_place(environ: Mapping[str, str]) -> Place:
     return Place.parse(str(runtime_folder(environ) / "brokerd.sock"))
 
 
-def runtime_folder(environ: Mapping[str, str]) -> Path:
-    """Where the socket and the key of this user on this host are."""
-    given = environ.get("XDG_RUNTIME_DIR", "")
-    if given:
-        return Path(given) / "millgate"
-    return Path(tempfile.gettempdir()) / f"millgate-{os.geteuid()}"
-
-
 def data_folder(place: Place, environ: Mapping[str, str]) -> Path:
     """Where the broker at `place` keeps its journal when nobody says where."""
     if place.path is not None and place != default_place(environ):
@@ -147,20 +138,6 @@ def probe_timeout(environ: Mapping[str, str]) -> float:
             f"MILLGATE_PROBE_TIMEOUT: more than 0s, less than {_LONGEST_PROBE:g}s"
         )
     return seconds
-
-
-def private_folder(path: Path) -> None:
-    """Make a folder that only this user enters. Raises BrokerRefused when somebody else has it already."""
-    try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        status = path.lstat()
-    except OSError as error:
-        raise BrokerRefused(f"cannot make the folder {path}: {error.strerror}") from error
-    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o022:
-        raise BrokerRefused(
-            f"{path} is not a folder of this user's own, and a broker's key must not lie in another's;"
-            " remove it, or set XDG_RUNTIME_DIR"
-        )
 
 
 def _place(netloc: str, path: str, environ: Mapping[str, str]) -> Place:

@@ -9,10 +9,11 @@ from pathlib import Path
 
 from millgate.brokers.local import address
 from millgate.brokers.local.brokerd import Brokerd
+from millgate.brokers.served.folders import runtime_folder
 from millgate.errors import InvalidSettings
 
 
-def add(parser: argparse.ArgumentParser) -> None:
+def add(parser: argparse._ActionsContainer) -> None:
     """Declare the flags."""
     parser.add_argument(
         "--listen",
@@ -55,7 +56,7 @@ def read(
     data = Path(given.data) if given.data else address.data_folder(place, environ)
     return Brokerd(
         place=place,
-        key_file=Path(named) if named else address.runtime_folder(environ) / "key",
+        key_file=Path(named) if named else runtime_folder(environ) / "key",
         private_key=not named,
         data=data.absolute() if given.journal == "on" else None,
         starter=starter,

@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from millgate.brokers.local import key, snapshot
-from millgate.brokers.local.address import PROBE_TIMEOUT, Place, private_folder
+from millgate.brokers.local.address import PROBE_TIMEOUT, Place
 from millgate.brokers.local.journal import Journal
 from millgate.brokers.local.listener import Listener
 from millgate.brokers.local.mounts import shared_type
 from millgate.brokers.local.server import CONNECTIONS, Server
 from millgate.brokers.served.engine import Engine
+from millgate.brokers.served.folders import private_folder
 from millgate.clock import Clock, SystemClock
 from millgate.errors import BrokerRefused, NotDecodable
 

@@ -6,24 +6,21 @@ it is within a bounded time, and what is not a broker with this key is told apar
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 import os
-import select
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
-from millgate.brokers.local.address import Address, private_folder
+from millgate.brokers.local.address import Address
 from millgate.brokers.local.link import Absent, connect
 from millgate.brokers.local.lockfile import lock
-from millgate.brokers.served import answers
 from millgate.brokers.served.caller import Caller
+from millgate.brokers.served.detached import Detached
+from millgate.brokers.served.folders import private_folder
 from millgate.brokers.served.link import Hangup
 from millgate.clock import Clock
 from millgate.errors import BrokerRefused, BrokerTimeout, BrokerUnavailable, ForeignPeer
@@ -120,59 +117,22 @@ def _alone(address: Address, clock: Clock, end: float) -> Iterator[None]:
 
 
 def _start(address: Address, clock: Clock, end: float) -> None:
-    """Start brokerd on its own feet: a session of its own, no terminal, and init as its parent."""
-    reader, writer = os.pipe()
-    try:
-        with _log_file(address) as output:
-            command = _command(address, writer)
-            starter = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
-                pass_fds=[writer], start_new_session=True,
-            )  # fmt: skip
-        os.close(writer)
-        writer = -1
-        starter.wait()  # it only forks
-        said = _said(reader, clock, end)
-    finally:
-        os.close(reader)
-        if writer >= 0:
-            os.close(writer)
-    if said.get("error"):
-        raise answers.error(said["error"], said["text"])
-    if not said:
-        raise BrokerUnavailable(f"brokerd ended while it started; {_log_path(address)} says why")
+    with _log_file(address) as output:
+        Detached("millgate.brokers.local", _arguments(address), output).start(clock, end)
 
 
-def _command(address: Address, ready: int) -> list[str]:
-    command = [
-        sys.executable, "-m", "millgate.brokers.local", "--detach",
-        "--ready", str(ready),
+def _arguments(address: Address) -> list[str]:
+    arguments = [
         "--starter", str(os.getpid()),
         "--listen", str(address.place),
         "--journal", "on" if address.journal else "off",
         "--data", str(address.data.absolute()),
     ]  # fmt: skip
     if not address.private_key:
-        command += ["--key-file", str(address.key_file.absolute())]
+        arguments += ["--key-file", str(address.key_file.absolute())]
     if address.die_with_parent:
-        command.append("--die-with-parent")
-    return command
-
-
-def _said(reader: int, clock: Clock, end: float) -> dict[str, Any]:
-    """What brokerd says when it is ready, or why it is not; empty when it ended without a word."""
-    poll = select.poll()
-    poll.register(reader, select.POLLIN)
-    data = b""
-    while True:
-        left = end - clock.monotonic()
-        if left <= 0 or not poll.poll(left * 1000):
-            raise BrokerTimeout("brokerd takes too long to start; it may still come")
-        part = os.read(reader, 65536)
-        if not part:
-            said: dict[str, Any] = json.loads(data) if data else {}
-            return said
-        data += part
+        arguments.append("--die-with-parent")
+    return arguments
 
 
 def _report(address: Address, info: Mapping[str, Any]) -> None:

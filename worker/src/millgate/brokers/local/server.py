@@ -6,7 +6,6 @@ does not read, or does not prove the key, holds up nobody and is dropped after a
 
 from __future__ import annotations
 
-import os
 import selectors
 import socket
 import ssl
@@ -15,12 +14,12 @@ from contextlib import suppress
 from logging import getLogger
 from typing import Any, Final
 
-from millgate.brokers.local import handshake
+from millgate.brokers.local import handshake, snapshot
 from millgate.brokers.local.connection import Connection, Gone
 from millgate.brokers.local.journal import Journal
-from millgate.brokers.local.snapshot import fork_writer
 from millgate.brokers.served.desk import Came, Desk
 from millgate.brokers.served.engine import Engine
+from millgate.brokers.served.forked import fork
 from millgate.brokers.served.steady import Steady
 from millgate.clock import Clock
 from millgate.errors import BrokerRefused, NotDecodable
@@ -240,15 +239,14 @@ class Server:
         if path is None:
             return
         self._writing = True
-        pid, pipe = fork_writer(path, self._engine.dump)
+        writer = fork(lambda: snapshot.write(path, self._engine.dump()))
 
         def ended() -> None:
-            os.close(pipe)
             self._writing = False
-            _, status = os.waitpid(pid, 0)
-            if status == 0:
-                journal.written(path.stat().st_size)
+            size = writer.end()
+            if size is not None:
+                journal.written(size)
             else:
                 log.warning("the snapshot %s was not written; the journals go on", path)
 
-        self.watch(pipe, ended)
+        self.watch(writer.pipe, ended)

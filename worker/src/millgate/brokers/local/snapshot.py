@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import os
-import signal
 import struct
 import zlib
-from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -20,8 +16,8 @@ _MAGIC: Final = b"MILLSNAP"
 _HEAD: Final = struct.Struct(">8sHIQ")  # what it is, format, CRC-32, length
 
 
-def write(path: Path, data: bytes) -> None:
-    """Store a snapshot under its final name only once it is on the disk. Raises OSError."""
+def write(path: Path, data: bytes) -> int:
+    """Store a snapshot under its final name only once it is on the disk; its size. Raises OSError."""
     draft = path.with_name(path.name + ".draft")
     handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
@@ -35,6 +31,7 @@ def write(path: Path, data: bytes) -> None:
         draft.unlink(missing_ok=True)
         raise
     sync_folder(path.parent)
+    return len(data)
 
 
 def read(path: Path) -> bytes:
@@ -67,25 +64,3 @@ def sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def fork_writer(path: Path, dump: Callable[[], bytes]) -> tuple[int, int]:
-    """Write the present state from a forked copy of this process; answer its pid and a pipe that ends with it.
-
-    The copy sees the state as it is now, whatever the broker does meanwhile. The process must have one thread.
-    """
-    reader, writer = os.pipe()
-    pid = os.fork()
-    if pid:
-        os.close(writer)
-        return pid, reader
-    code = 1
-    # Nothing of the broker's may live on in the copy: neither its lock, nor a client's connection.
-    with suppress(BaseException):
-        gc.disable()
-        signal.set_wakeup_fd(-1)  # a signal must not write into whatever has that number next
-        os.dup2(writer, 3)
-        os.closerange(4, os.sysconf("SC_OPEN_MAX"))
-        write(path, dump())
-        code = 0
-    os._exit(code)

@@ -37,12 +37,22 @@ class Session:
     """What one broker object shares between its threads."""
 
     def __init__(
-        self, dial: Dial, queue: str, deadline: float, clock: Clock, *, park: float = math.inf
+        self,
+        dial: Dial,
+        queue: str,
+        deadline: float,
+        clock: Clock,
+        *,
+        park: float = math.inf,
+        patience: float | None = None,
     ) -> None:
-        """`park`: seconds after which a wait is asked for again, where the other end can be lost without notice."""
+        """`park`: seconds after which a wait is asked for again, where the other end can be lost without notice.
+        `patience`: seconds after which a call is sent again, a part of the deadline unless given."""
         self._dial = dial
         self.deadline = deadline
         self.clock = clock
+        # time for a repeat is left
+        self._patience = patience or min(max(1.0, deadline / 3), deadline / 2)
         self._queue = queue
         self._closed = False
         self._grace = min(_GRACE, deadline)
@@ -54,9 +64,8 @@ class Session:
         """Ask the broker, again if need be, and answer what it answered. Raises its errors, or BrokerUnavailable."""
         number, payload = self._begin(verb, args)
         end = self.clock.monotonic() + self.deadline
-        patience = min(max(1.0, self.deadline / 3), self.deadline / 2)  # time for a repeat is left
         try:
-            return self._repeat(number, payload, end, patience)
+            return self._repeat(number, payload, end)
         finally:
             self._forget(number)
 
@@ -127,11 +136,11 @@ class Session:
         with self._lock:
             self._outstanding.discard(number)
 
-    def _repeat(self, number: int, payload: bytes, end: float, patience: float) -> Any:
+    def _repeat(self, number: int, payload: bytes, end: float) -> Any:
         failures = 0
         while True:
             try:
-                answer = self._attempt(number, payload, min(end, self._now() + patience))
+                answer = self._attempt(number, payload, min(end, self._now() + self._patience))
             except BrokerUnavailable:
                 failures += 1
                 self._pause(failures, None, end)

@@ -1,0 +1,289 @@
+"""The process that owns a queue on RabbitMQ: it takes calls from the server, stores them there, and decides.
+
+Whoever has the exclusive queue for calls is the owner; another that waits for it takes over when its connection ends.
+All that the owner knows is in the server's streams before anybody is answered, so a successor knows it too.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib import metadata
+from logging import getLogger
+from typing import Any, Final
+
+import pika
+from pika import exceptions
+
+from millgate.brokers.rabbitmq import refusals
+from millgate.brokers.rabbitmq.connection import LOST, connect, version
+from millgate.brokers.rabbitmq.journal import Journal, write_snapshot
+from millgate.brokers.rabbitmq.lines import Line, Lines, split
+from millgate.brokers.rabbitmq.names import Names
+from millgate.brokers.rabbitmq.records import FORMAT
+from millgate.brokers.rabbitmq.streams import Gone, Streams
+from millgate.brokers.rabbitmq.url import Target
+from millgate.brokers.served.desk import Came, Desk
+from millgate.brokers.served.engine import Engine
+from millgate.brokers.served.forked import Writer, fork
+from millgate.brokers.served.steady import Steady
+from millgate.clock import Clock
+from millgate.errors import BrokerRefused, BrokerUnavailable, MillgateError, NotDecodable
+
+_CONNECT: Final = 10.0  # seconds for a connection to come about
+_PAUSE: Final = 1.0  # seconds between attempts
+_LOOK: Final = 0.2  # seconds between looks at a snapshot that is being written
+_LONGEST: Final = 3600.0
+
+log = getLogger("millgate.brokers.rabbitmq")
+
+
+@dataclass(frozen=True, slots=True)
+class Brokerd:
+    """How one queue's process is run."""
+
+    target: Target
+    queue: str
+    #: Seconds without a call after which it ends; None: it goes on.
+    idle: float | None = None
+    #: Whether it waits for its turn when another process has the queue, and for a server that is not there.
+    patient: bool = True
+
+
+class Taken(Exception):
+    """Another process has the queue."""
+
+
+class Server:
+    """One brokerd, over all its connections."""
+
+    def __init__(self, how: Brokerd, clock: Clock, ready: Callable[[], None]) -> None:
+        self._how = how
+        self._clock = clock
+        self._ready = ready
+        self._names = Names(how.queue)
+        self._journal = Journal(self._names)
+        self._engine = Engine()
+        self._steady = Steady(clock)
+        self._desk = self._new_desk()
+        self._lines = Lines(how.queue)
+        self._calls: list[Came] = []
+        self._connection: Any = None
+        self._channel: Any = None
+        self._writing: tuple[Writer, str] | None = None  # a snapshot's process and name
+        self._stopping = False
+        self._began = self._heard = clock.monotonic()
+
+    # --- all connections -------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """End the loop after this turn. May be called from a signal handler."""
+        self._stopping = True
+        connection = self._connection
+        if connection is not None:
+            with suppress(*LOST):
+                connection.add_callback_threadsafe(lambda: None)
+
+    def run(self) -> None:
+        """Serve until stopped, over as many connections as it takes."""
+        said = ""
+        while not self._stopping:
+            try:
+                self._one_connection()
+                said = ""
+            except Taken:
+                if not self._how.patient:
+                    self._ready()  # whoever started this one has what it wanted
+                    return
+                said = self._say_once(said, f"another process serves {self._names.prefix}; waiting")
+            except (BrokerUnavailable, *LOST) as error:
+                problem = self._explained(error)
+                if not self._how.patient and not self._began_serving:
+                    raise problem from error
+                said = self._say_once(said, str(problem))
+            if not self._stopping:
+                self._clock.sleep(_PAUSE)
+
+    @property
+    def _began_serving(self) -> bool:
+        return self._journal.head.term > 0
+
+    def _explained(self, error: BaseException) -> MillgateError:
+        if isinstance(error, MillgateError):
+            return error
+        return refusals.closed(error, self._how.target.endpoint)
+
+    def _say_once(self, said: str, text: str) -> str:
+        if text != said:
+            log.warning("%s", text)
+        return text
+
+    # --- one connection --------------------------------------------------------------------------
+
+    def _one_connection(self) -> None:
+        end = self._clock.monotonic() + _CONNECT
+        name = f"millgate brokerd {self._how.queue}"
+        self._connection = connect(self._how.target, name, self._clock, end)
+        try:
+            self._hold()
+            self._take_over()
+            self._ready()
+            self._serve()
+        finally:
+            self._journal.forget_streams()
+            self._calls.clear()
+            with suppress(*LOST):
+                self._connection.close()
+            self._connection = self._channel = None
+
+    def _hold(self) -> None:
+        """Have the queue to ourselves, as long as this connection lives."""
+        self._channel = self._connection.channel()
+        try:
+            self._channel.queue_declare(self._names.calls, exclusive=True)
+        except exceptions.ChannelClosedByBroker as error:
+            if error.reply_code == refusals.RESOURCE_LOCKED:
+                raise Taken from error
+            raise refusals.closed(error, self._how.target.endpoint) from error
+
+    def _take_over(self) -> None:
+        before = self._engine
+        try:
+            self._engine = self._journal.take_over(Streams(self._connection), before)
+        except NotDecodable as error:
+            raise BrokerRefused(
+                f"what is stored in {self._names.prefix}* cannot be read: {error}"
+            ) from error
+        except exceptions.ChannelClosedByBroker as error:
+            raise refusals.closed(error, self._how.target.endpoint) from error
+        if self._engine is not before:
+            self._steady = Steady(self._clock, self._engine.now)
+            self._desk = self._new_desk()
+        log.info("serving %s in term %d", self._names.prefix, self._journal.head.term)
+
+    def _new_desk(self) -> Desk:
+        return Desk(self._engine, self._journal, self._send, self._info)
+
+    def _serve(self) -> None:
+        self._channel.basic_consume(self._names.calls, self._came, auto_ack=True)
+        self._channel.add_on_cancel_callback(self._cancelled)
+        self._heard = self._clock.monotonic()
+        while not self._stopping:
+            self._connection.process_data_events(self._patience())
+            self._turn()
+            self._consider_snapshot()
+            if self._idle():
+                log.info("nobody has called for %g s", self._how.idle)
+                self._stopping = True
+
+    def _turn(self) -> None:
+        came, self._calls = self._calls, []
+        monotonic = self._clock.monotonic()
+        if came:
+            self._heard = monotonic
+        for line in self._lines.silent(monotonic):
+            self._desk.leave(line)
+        try:
+            self._desk.turn(self._steady.now(), monotonic, came)
+        except Gone:
+            self._journal.restore(self._engine)
+            self._desk.turn(self._steady.now(), monotonic, came)
+
+    def _patience(self) -> float:
+        wait = self._desk.wake_in(self._steady.now(), self._clock.monotonic())
+        wait = _LONGEST if wait is None else wait
+        if self._writing is not None:
+            wait = min(wait, _LOOK)
+        if self._how.idle is not None:
+            wait = min(wait, self._how.idle)
+        return wait
+
+    def _idle(self) -> bool:
+        idle = self._how.idle
+        return idle is not None and self._clock.monotonic() >= self._heard + idle
+
+    # --- calls and answers -----------------------------------------------------------------------
+
+    def _came(self, _channel: Any, _method: Any, properties: Any, body: bytes) -> None:
+        line = Line(properties.reply_to or "", properties.correlation_id or "")
+        try:
+            call = self._lines.take(self._clock.monotonic(), line, properties, body)
+            if call is not None:
+                self._desk.leave(line)
+                self._calls.append(Came(line, *call))
+        except NotDecodable as error:
+            log.warning("passing over a message in %s: %s", self._names.calls, error)
+
+    def _send(self, line: Line, payload: bytes) -> None:
+        properties = pika.BasicProperties(correlation_id=line.number)
+        for body in split(payload):
+            self._channel.basic_publish("", line.reply_to, body, properties)
+
+    def _cancelled(self, _method: Any) -> None:
+        raise exceptions.ConsumerCancelled
+
+    def _info(self) -> dict[str, Any]:
+        return {
+            "pid": os.getpid(),
+            "host": socket.gethostname(),
+            "version": _version(),
+            "schema": FORMAT,
+            "server": version(self._connection),
+            "term": self._journal.head.term,
+            "uptime": round(self._clock.monotonic() - self._began, 3),
+        }
+
+    # --- snapshots -------------------------------------------------------------------------------
+
+    def _consider_snapshot(self) -> None:
+        if self._writing is not None:
+            self._look_after_snapshot(*self._writing)
+        elif self._journal.due:
+            name = self._journal.rotate()
+            term, target, clock = self._journal.head.term, self._how.target, self._clock
+            engine = self._engine
+
+            def write() -> int:
+                end = clock.monotonic() + _CONNECT
+                connection = connect(target, f"millgate snapshot {name}", clock, end)
+                size = write_snapshot(Streams(connection), name, term, engine.dump())
+                connection.close()
+                return size
+
+            self._writing = fork(write), name
+
+    def _look_after_snapshot(self, writer: Writer, name: str) -> None:
+        if writer.running():
+            return
+        self._writing = None
+        size = writer.end()
+        if size is not None:
+            self._journal.written(name, size)
+        else:
+            log.warning("the snapshot %s was not written; the journals go on", name)
+
+
+def serve(how: Brokerd, ready: Callable[[], None], clock: Clock) -> None:
+    """Serve until SIGTERM or SIGINT; `ready` is called with every taking over.
+
+    Raises BrokerRefused and its kinds when what is stored, or the server, is not fit; unless `how.patient`, also
+    BrokerUnavailable when there is no server.
+    """
+    # A long backlog is a heap of small objects without cycles: looking through all of it would stop every caller.
+    gc.set_threshold(20_000, 50, 1000)
+    server = Server(how, clock, ready)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: server.stop())
+    server.run()
+
+
+def _version() -> str:
+    try:
+        return metadata.version("millgate")
+    except metadata.PackageNotFoundError:  # run from a source tree
+        return ""

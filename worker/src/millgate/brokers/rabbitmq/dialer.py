@@ -1,0 +1,87 @@
+"""How a broker object comes to its brokerd: over one connection, made when needed and made again when lost."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Final
+
+from millgate.brokers.rabbitmq.connection import connect
+from millgate.brokers.rabbitmq.names import Names
+from millgate.brokers.rabbitmq.url import Target
+from millgate.brokers.rabbitmq.wire import Absent, Line, Wire
+from millgate.brokers.served.caller import Caller
+from millgate.clock import Clock
+from millgate.errors import BrokerUnavailable
+
+_CONNECT: Final = 5.0  # seconds for one attempt to connect
+
+
+class Started(BrokerUnavailable):
+    """A brokerd was started just now: the call can be made again."""
+
+
+class Dialer:
+    """Makes the links of one session."""
+
+    def __init__(self, target: Target, queue: str, clock: Clock) -> None:
+        self._target = target
+        self._queue = queue
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._wire: Wire | None = None
+        self._starting = threading.Lock()
+
+    def __call__(self, caller: Caller, end: float) -> DialedLine:
+        """A link for a call that ends by `end` (monotonic seconds)."""
+        return DialedLine(self, self._present(caller, end).line(self._clock))
+
+    def close(self) -> None:
+        """Close the connection."""
+        with self._lock:
+            wire, self._wire = self._wire, None
+        if wire is not None:
+            wire.close()
+
+    def _present(self, caller: Caller, end: float) -> Wire:
+        with self._lock:
+            wire = self._wire
+            if wire is None or wire.ended is not None or wire.pid != os.getpid():
+                soonest = min(end, self._clock.monotonic() + _CONNECT)
+                name = f"millgate {self._queue}"
+                connection = connect(self._target, name, self._clock, soonest)
+                calls = Names(self._queue).calls
+                wire = self._wire = Wire(connection, calls, caller.client, self._target.endpoint)
+            return wire
+
+    def start(self, absent: Absent, end: float) -> None:
+        """Nobody serves the queue: start a brokerd, if that is wanted here. Raises Absent, Started, and what keeps
+        it from coming up."""
+        if not self._target.may_start:
+            raise Absent(
+                f"{absent}; its operator runs one, or: millgate brokerd --broker URL --queue {self._queue}"
+            ) from absent
+        from millgate.brokers.rabbitmq import launch  # with subprocess: not what a producer needs
+
+        with self._starting:
+            launch.start(self._target, self._queue, self._clock, end)
+        raise Started from absent
+
+
+class DialedLine:
+    """A line that has a brokerd started when there is none."""
+
+    def __init__(self, dialer: Dialer, line: Line) -> None:
+        self._dialer = dialer
+        self._line = line
+        self.send = line.send
+        self.readable = line.readable
+        self.close = line.close
+
+    def receive(self, end: float) -> bytes:
+        """The next answer, when it comes before `end`. Raises BrokerUnavailable and its kinds."""
+        try:
+            return self._line.receive(end)
+        except Absent as absent:
+            self._dialer.start(absent, end)
+            raise

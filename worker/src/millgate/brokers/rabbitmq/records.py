@@ -1,0 +1,123 @@
+"""What the messages of a queue's streams say, and which of them count. Pure.
+
+A stream is a log that several processes could write to: the present brokerd, and one that was thought dead. Whoever
+takes a queue over has a term, a number above all before it, and begins by putting a mark with its term into the log.
+A message counts only when its term is that of the last mark before it, so what an older brokerd writes after it was
+followed is void, whatever it believes.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, Final
+
+from millgate.brokers.served import frames
+from millgate.errors import NotDecodable, SchemaTooNew
+
+#: Format of all that is stored; a program refuses one that is newer than its own.
+FORMAT: Final = 1
+#: Bytes of what is stored in one message; servers take 16 MiB at least.
+LARGEST: Final = 4 * 2**20
+_MAGIC: Final = b"MG"
+_HEAD: Final = struct.Struct(">2sBBQQ")  # what it is, format, kind, term, number
+
+
+class Kind(IntEnum):
+    """What a message of a stream is."""
+
+    MARK = 0  # a term begins
+    MORE = 1  # a part of something larger, not the last
+    LAST = 2  # the last part, or all of it
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One message. `number` grows by one with each message of a term."""
+
+    kind: Kind
+    term: int
+    number: int
+    data: bytes = b""
+
+    def pack(self) -> bytes:
+        """As bytes."""
+        return _HEAD.pack(_MAGIC, FORMAT, self.kind, self.term, self.number) + self.data
+
+
+def unpack(body: bytes) -> Entry | None:
+    """The entry that `pack` wrote; None: somebody else's message. Raises SchemaTooNew."""
+    if len(body) < _HEAD.size:
+        return None
+    magic, format_, kind, term, number = _HEAD.unpack_from(body)
+    if magic != _MAGIC:
+        return None
+    if format_ > FORMAT:
+        raise SchemaTooNew(
+            f"this queue is stored in format {format_}, this program knows {FORMAT}; run the newer Millgate"
+            " that wrote it"
+        )
+    return Entry(Kind(kind), term, number, body[_HEAD.size :])
+
+
+def parts(data: bytes, term: int, number: int) -> list[Entry]:
+    """The entries that carry `data`, the first of them with that number."""
+    last = max(0, (len(data) - 1) // LARGEST)
+    return [
+        Entry(
+            Kind.LAST if at == last else Kind.MORE,
+            term,
+            number + at,
+            data[at * LARGEST : (at + 1) * LARGEST],
+        )
+        for at in range(last + 1)
+    ]
+
+
+class Reader:
+    """Follows one stream from entry to entry and puts together what counts."""
+
+    def __init__(self, term: int = 0, number: int = 0) -> None:
+        """Begin behind the entry of that term and number; (0, 0): at the beginning."""
+        self.term = term
+        self.number = number
+        self._parts: list[bytes] = []
+
+    def take(self, entry: Entry) -> bytes | None:
+        """What this entry completes; None: nothing, or it does not count."""
+        if entry.kind is Kind.MARK:
+            if entry.term > self.term:
+                self.term, self.number, self._parts = entry.term, entry.number, []
+            return None
+        if entry.term != self.term or entry.number <= self.number:
+            return None
+        self.number = entry.number
+        self._parts.append(entry.data)
+        if entry.kind is Kind.MORE:
+            return None
+        data, self._parts = b"".join(self._parts), []
+        return data
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What is in force: the state in `snapshot` (None: nothing), then what `journals` add, in order."""
+
+    term: int = 0
+    snapshot: str | None = None
+    journals: tuple[str, ...] = ()
+    last: int = 0  # the number that this term has used last in a name
+
+    def pack(self) -> bytes:
+        """As bytes."""
+        return frames.pack([self.term, self.snapshot, self.journals, self.last])
+
+
+def head(data: bytes) -> Head:
+    """What `Head.pack` wrote. Raises NotDecodable."""
+    value: Any = frames.unpack(data)
+    if not isinstance(value, list) or len(value) != 4:
+        raise NotDecodable("not the head of a Millgate queue")
+    term, snapshot, journals, last = value
+    return Head(term, snapshot, tuple(journals), last)

@@ -1,0 +1,126 @@
+"""The driver's and the server's errors → Millgate's: each says what happened and what to do. Pure."""
+
+from __future__ import annotations
+
+import re
+import ssl
+from typing import Final
+
+from pika import exceptions
+
+from millgate.errors import (
+    AuthFailed,
+    BrokerError,
+    BrokerRefused,
+    BrokerTimeout,
+    BrokerUnavailable,
+    ForeignPeer,
+    MillgateError,
+    PermissionMissing,
+    TLSFailed,
+)
+
+ACCESS_REFUSED: Final = 403
+NOT_FOUND: Final = 404
+RESOURCE_LOCKED: Final = 405
+PRECONDITION_FAILED: Final = 406
+NOT_ALLOWED: Final = 530
+NOT_IMPLEMENTED: Final = 540
+_RIGHT: Final = re.compile(r"(configure|write|read) access to (?:queue|exchange) '([^']*)'")
+_RESOURCE: Final = re.compile(r"access to (?:queue|exchange) '([^']*)'")
+
+
+def connecting(error: BaseException, endpoint: str) -> MillgateError:
+    """Why no connection came about."""
+    known = _known(error, endpoint)
+    if known is not None:
+        return known
+    said = str(error) or type(error).__name__
+    return BrokerUnavailable(f"{endpoint}: no connection to RabbitMQ: {said}")
+
+
+def closed(error: BaseException, endpoint: str) -> MillgateError:
+    """Why the server closed a channel or a connection."""
+    known = _known(error, endpoint)
+    if known is not None:
+        return known
+    if isinstance(error, exceptions.ChannelClosedByBroker):
+        return BrokerError(f"{endpoint}: {error.reply_text}")
+    return BrokerUnavailable(f"{endpoint}: the connection was lost: {error}")
+
+
+def _known(error: BaseException, endpoint: str) -> MillgateError | None:
+    for part in _chain(error):
+        found = _one(part, endpoint)
+        if found is not None:
+            return found
+    return None
+
+
+def _chain(error: BaseException) -> list[BaseException]:
+    """An error, and what the driver has wrapped in it."""
+    parts: list[BaseException] = []
+    at = error
+    while len(parts) < 8:
+        parts.append(at)
+        inner = getattr(at, "exception", None) or (at.args[0] if at.args else None)
+        if not isinstance(inner, BaseException):
+            break
+        at = inner
+    return parts
+
+
+def _one(error: BaseException, endpoint: str) -> MillgateError | None:
+    match error:
+        case exceptions.ChannelClosedByBroker() | exceptions.ConnectionClosedByBroker():
+            return _code(error.reply_code, error.reply_text, endpoint)
+        case exceptions.ProbableAuthenticationError() | exceptions.AuthenticationError():
+            return _auth(endpoint, str(error))
+        case exceptions.ProbableAccessDeniedError():
+            return _vhost(endpoint, str(error))
+        case exceptions.IncompatibleProtocolError():
+            return ForeignPeer(f"{endpoint}: what listens there does not speak AMQP 0-9-1")
+        case ssl.SSLError():
+            return TLSFailed(f"{endpoint}: TLS: {error}")
+        case exceptions.ConnectionBlockedTimeout() | TimeoutError():
+            return BrokerTimeout(f"{endpoint}: RabbitMQ did not answer in time")
+    return None
+
+
+def _code(code: int, text: str, endpoint: str) -> MillgateError | None:
+    if code == ACCESS_REFUSED:
+        if "access to vhost" in text:
+            return _vhost(endpoint, text)
+        return _missing(text, endpoint) if _RESOURCE.search(text) else _auth(endpoint, text)
+    if code == NOT_ALLOWED:
+        return _vhost(endpoint, text)
+    if code == PRECONDITION_FAILED:
+        return ForeignPeer(
+            f"{endpoint}: something else has a name of ours there; delete it, or use another queue name ({text})"
+        )
+    if code == NOT_IMPLEMENTED:
+        return BrokerRefused(
+            f"{endpoint}: the server has no streams; run 'rabbitmqctl enable_feature_flag stream_queue' ({text})"
+        )
+    return None
+
+
+def _auth(endpoint: str, text: str) -> MillgateError:
+    return AuthFailed(f"{endpoint}: RabbitMQ refused the credentials ({text})")
+
+
+def _vhost(endpoint: str, text: str) -> MillgateError:
+    return BrokerRefused(
+        f"{endpoint}: this virtual host does not exist or the user may not use it; create it"
+        f" (rabbitmqctl add_vhost, set_permissions) or correct the URL's path ({text})"
+    )
+
+
+def _missing(text: str, endpoint: str) -> MillgateError:
+    right = _RIGHT.search(text)
+    named = _RESOURCE.search(text)
+    what = f"{right[1]} on {right[2]}" if right else f"the rights on {named[1] if named else ''}"
+    return PermissionMissing(
+        f"{endpoint}: the user lacks {what}; grant configure, write and read on"
+        f" '^(millgate\\..*|amq\\.default)$' with rabbitmqctl set_permissions ({text})"
+    )

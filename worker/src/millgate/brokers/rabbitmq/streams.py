@@ -1,0 +1,81 @@
+"""Streams of the server as logs: declared, appended to with confirmation, read to an end that is known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pika
+from pika import exceptions
+
+from millgate.brokers.rabbitmq import refusals
+from millgate.brokers.rabbitmq.records import Entry, unpack
+
+_SEGMENT: Final = 64 * 2**20
+_SMALL_SEGMENT: Final = 500_000
+_SMALL: Final = 4_000_000  # bytes of a stream of which only the newest entries matter
+_AHEAD: Final = 200  # entries that the server sends before the first of them is taken
+_PERSISTENT: Final = pika.BasicProperties(delivery_mode=2)
+
+
+class Gone(Exception):
+    """The stream is not there (any more)."""
+
+
+class Streams:
+    """All streams that one connection works with. `channel` has publisher confirms."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+        self.channel = connection.channel()
+        self.channel.confirm_delivery()
+
+    def declare(self, name: str, *, only_newest: bool = False) -> None:
+        """Make a stream unless it is there. `only_newest`: it need not grow beyond its newest entries."""
+        arguments: dict[str, Any] = {"x-queue-type": "stream"}
+        if only_newest:
+            arguments |= {
+                "x-max-length-bytes": _SMALL,
+                "x-stream-max-segment-size-bytes": _SMALL_SEGMENT,
+            }
+        else:
+            arguments["x-stream-max-segment-size-bytes"] = _SEGMENT
+        self.channel.queue_declare(name, durable=True, arguments=arguments)
+
+    def append(self, name: str, entry: Entry) -> None:
+        """Store an entry; on return the server has confirmed it. Raises Gone, and the driver's errors."""
+        try:
+            self.channel.basic_publish(
+                "", name, entry.pack(), properties=_PERSISTENT, mandatory=True
+            )
+        except exceptions.UnroutableError as error:
+            raise Gone(name) from error
+
+    def delete(self, name: str) -> None:
+        """Remove a stream, if it is there."""
+        self.channel.queue_delete(name)
+
+    def read(self, name: str, until: Entry | None) -> Iterator[Entry]:
+        """All entries that are kept, to `until`, that one included.
+
+        Without `until`, the caller stops when it has seen enough. Raises Gone, and the driver's errors.
+        """
+        channel = self._connection.channel()
+        try:
+            channel.basic_qos(prefetch_count=_AHEAD)
+            for method, _, body in channel.consume(name, arguments={"x-stream-offset": "first"}):
+                channel.basic_ack(method.delivery_tag)
+                entry = unpack(body)
+                if entry is None:
+                    continue
+                yield entry
+                if entry == until:
+                    return
+            raise Gone(name)  # the server has ended the consumer
+        except exceptions.ChannelClosedByBroker as error:
+            if error.reply_code == refusals.NOT_FOUND:
+                raise Gone(name) from error
+            raise
+        finally:
+            if channel.is_open and self._connection.is_open:
+                channel.close()

@@ -1,0 +1,132 @@
+"""The broker's URL → where the servers are and how to speak to them. Pure: the environment is handed in."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from millgate.errors import InvalidSettings
+
+_PORTS: Final = {"amqp": 5672, "amqps": 5671}
+_KNOWN: Final = frozenset({"ca", "cert", "key", "heartbeat", "brokerd"})
+_HEARTBEAT: Final = 10
+_LONGEST_HEARTBEAT: Final = 3600
+
+
+class Address(NamedTuple):
+    """One node."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a queue lives."""
+
+    addresses: tuple[Address, ...]
+    vhost: str
+    endpoint: str  # for people; carries no secret
+    url: str = field(repr=False)  # as it was given; for a process that is started with it
+    user: str = "guest"
+    password: str = field(default="guest", repr=False)
+    tls: ssl.SSLContext | None = None
+    #: Seconds between signs of life on each connection; a silent end is noticed after two to three of them.
+    heartbeat: int = _HEARTBEAT
+    #: Whether a brokerd may be started by whoever finds none.
+    may_start: bool = True
+
+
+def parse(url: str, environ: Mapping[str, str]) -> Target:
+    """The target of an `amqp://` or `amqps://` URL.
+
+    Several nodes of one cluster are separated by commas. The path is the virtual host, "/" when there is none. The
+    query may have `heartbeat` (seconds), `brokerd=auto|never` (never: none is started from here), and for amqps `ca`,
+    `cert` and `key` (files). TLS verifies unless the URL ends in `#insecure`. Raises InvalidSettings.
+    """
+    parts = urlsplit(url)
+    if parts.fragment not in ("", "insecure"):
+        raise InvalidSettings(
+            "amqp://: '#' has a meaning in URLs; write it %23 in a password, or use #insecure at the end"
+        )
+    options = _options(parts.query)
+    userinfo, _, hosts = parts.netloc.rpartition("@")
+    user, colon, password = userinfo.partition(":")
+    secure = parts.scheme == "amqps"
+    return Target(
+        addresses=tuple(_address(host, _PORTS[parts.scheme]) for host in hosts.split(",")),
+        vhost=_vhost(parts.path),
+        endpoint=f"{parts.scheme}://{hosts}{parts.path}",
+        url=url,
+        user=unquote(user) or "guest",
+        password=unquote(password) if colon else "guest",
+        tls=_context(options, environ, parts.fragment == "insecure") if secure else None,
+        heartbeat=_heartbeat(options),
+        may_start=_may_start(options),
+    )
+
+
+def _options(query: str) -> dict[str, str]:
+    options = dict(parse_qsl(query, keep_blank_values=True))
+    for name in options:
+        if name not in _KNOWN:
+            raise InvalidSettings(
+                f"amqp://: unknown ?{name}; known are {', '.join(sorted(_KNOWN))}"
+            )
+    return options
+
+
+def _address(text: str, port: int) -> Address:
+    try:
+        parts = urlsplit(f"//{text}")
+        return Address(parts.hostname or "localhost", parts.port or port)
+    except ValueError as error:
+        raise InvalidSettings(f"amqp://: host {text!r}: {error}") from None
+
+
+def _vhost(path: str) -> str:
+    """What follows the first slash, and "/" where nothing does."""
+    name = path.removeprefix("/")
+    if "/" in name:
+        raise InvalidSettings(
+            f"amqp://: path {path!r}: give one virtual host, a slash in its name as %2F"
+        )
+    return unquote(name) or "/"
+
+
+def _heartbeat(options: Mapping[str, str]) -> int:
+    text = options.get("heartbeat", str(_HEARTBEAT))
+    if not (text.isascii() and text.isdecimal() and 1 <= int(text) <= _LONGEST_HEARTBEAT):
+        raise InvalidSettings(
+            f"amqp://: ?heartbeat={text}: give seconds, 1 to {_LONGEST_HEARTBEAT}"
+        )
+    return int(text)
+
+
+def _may_start(options: Mapping[str, str]) -> bool:
+    word = options.get("brokerd", "auto")
+    if word not in ("auto", "never"):
+        raise InvalidSettings(f"amqp://: ?brokerd={word}: use auto or never")
+    return word == "auto"
+
+
+def _context(
+    options: Mapping[str, str], environ: Mapping[str, str], insecure: bool
+) -> ssl.SSLContext:
+    authorities = options.get("ca") or environ.get("SSL_CERT_FILE") or None
+    try:
+        context = ssl.create_default_context(cafile=authorities)
+        if "cert" in options:
+            context.load_cert_chain(options["cert"], options.get("key"))
+    except (OSError, ssl.SSLError) as error:
+        raise InvalidSettings(f"amqps://: the CA or certificate cannot be read: {error}") from None
+    if insecure:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
