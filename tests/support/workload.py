@@ -61,6 +61,14 @@ async def work_async(path: str, seconds: float) -> int:
     return os.getpid()
 
 
+@app.task(name="note_or_die")
+def note_or_die(path: str, number: int, fatal: int) -> None:
+    """Ends its child at one number, once; at all others it is quick."""
+    note(path, f"run-{number}")
+    if number == fatal and current().attempt == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
 @app.task(name="fail")
 def fail(text: str) -> None:
     raise ValueError(text)

@@ -122,6 +122,19 @@ def test_a_task_that_was_taken_away_is_stopped_and_reports_nothing(bench: Any) -
     assert end[3] == second[3]
 
 
+def test_short_tasks_that_ended_before_their_child_was_killed_do_not_run_again(bench: Any) -> None:
+    bench.configure(retry=RetryPolicy(losses=5, backoff=Backoff(initial=0.01, max=0.01)))
+    numbers, fatal = range(400), 350
+    calls = [(str(bench.journal), number, fatal) for number in numbers]
+    sent = bench.send_many("note_or_die", calls)
+    bench.ready(children=1)
+    attempts = [state.attempt for state in bench.ends_of(sent)]
+    assert [number for number in numbers if attempts[number] != 1] == [fatal]
+    ran = [line[0] for line in bench.notes()]
+    assert sorted(set(ran)) == sorted(f"run-{number}" for number in numbers)
+    assert len(ran) == len(numbers) + 1
+
+
 def test_nonsense_on_the_link_ends_that_child_alone(bench: Any) -> None:
     bench.configure(retry=RetryPolicy(losses=0))
     sent = bench.send("scribble")

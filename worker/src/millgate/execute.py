@@ -135,7 +135,7 @@ def _run(app: App, spec: TaskSpec, job: Job, surroundings: Surroundings) -> Outc
     call = _arguments(spec, job)
     if not isinstance(call, tuple):
         return call
-    here = _context(job, surroundings)
+    here = Context(surroundings, job.message, job.attempt, job.failures)
     token = context.enter(here)
     try:
         if not app.middlewares:
@@ -155,7 +155,7 @@ async def _run_async(app: App, spec: TaskSpec, job: Job, surroundings: Surroundi
     call = _arguments(spec, job)
     if not isinstance(call, tuple):
         return call
-    here = _context(job, surroundings)
+    here = Context(surroundings, job.message, job.attempt, job.failures)
     token = context.enter(here)
     try:
         if not app.middlewares:
@@ -200,10 +200,6 @@ def _gathered(job: Job) -> bytes | Outcome:
         return first
     text = f"member {first.id} is {first.state}, or its result is not kept any more"
     return Rejected(Failure("millgate.errors.ResultMissing", text), Reason.MEMBER_FAILED)
-
-
-def _context(job: Job, surroundings: Surroundings) -> Context:
-    return Context(surroundings, job.message, job.attempt, job.failures)
 
 
 def _call(app: App, spec: TaskSpec, args: list[Any], kwargs: dict[str, Any]) -> Any:

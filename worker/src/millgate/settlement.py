@@ -82,8 +82,8 @@ def settle(  # noqa: C901, PLR0911 -- one case a line is the point
     """The whole fate of a run. `draw` is uniform in [0, 1) and only spreads retries."""
     ref = claim.ref
     match outcome:
-        case Returned(result, publish):
-            return Ack(ref, result, claim.result_ttl, publish)
+        case Returned():
+            return Ack(ref, outcome.result, claim.result_ttl, outcome.publish)
         case Interrupted(delay):
             return Later(ref, delay, Charge.NOTHING)
         case Cancelled():

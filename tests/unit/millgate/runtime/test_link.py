@@ -13,6 +13,7 @@ from millgate.errors import BrokerUnavailable, QueueFull
 from millgate.runtime import wire
 from millgate.runtime.lent import Lent
 from millgate.runtime.link import Link
+from millgate.runtime.table import SHELF, Table
 from support.builders import a_message
 
 
@@ -45,7 +46,7 @@ class Supervisor:
 def pair() -> Iterator[tuple[Supervisor, Link]]:
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        yield Supervisor(ours), Link(theirs.fileno())
+        yield Supervisor(ours), Link(theirs.fileno(), Table.create(1))
 
 
 def test_jobs_come_in_order_and_the_end_is_the_end(pair: tuple[Supervisor, Link]) -> None:
@@ -134,3 +135,63 @@ def test_the_lent_broker_sends_through_the_supervisor_and_opens_the_real_one_onl
     assert (receipt.id, receipt.duplicate, opened) == ("m", False, [])
     assert lent.stats() == "real stats"
     assert opened == [1]
+
+
+# --- results that wait for each other ------------------------------------------------------------
+
+
+def test_results_that_follow_each_other_closely_are_sent_together(
+    pair: tuple[Supervisor, Link],
+) -> None:
+    supervisor, link = pair
+    link.send_soon(["done", 1], now=100.0)  # nothing was sent for long
+    link.send_soon(["done", 2], now=100.0001)
+    link.send_soon(["done", 3], now=100.0002)
+    assert supervisor.reader.read() == [["done", 1]]
+    supervisor.end.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        supervisor.reader.read()
+    link.flush()
+    assert supervisor.reader.read() == [["done", 2], ["done", 3]]
+
+
+def test_a_result_waits_half_a_millisecond_at_most_when_another_one_comes(
+    pair: tuple[Supervisor, Link],
+) -> None:
+    supervisor, link = pair
+    for number, now in ((1, 100.0), (2, 100.0001), (3, 100.0006)):
+        link.send_soon(["done", number], now)
+    supervisor.reader.read()
+    link.send_soon(["done", 4], now=100.0007)
+    supervisor.end.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        supervisor.reader.read()
+
+
+def test_whatever_else_is_sent_comes_after_results_that_waited(
+    pair: tuple[Supervisor, Link],
+) -> None:
+    supervisor, link = pair
+    link.send_soon(["done", 1], now=100.0)
+    link.send_soon(["done", 2], now=100.0001)
+    link.send(["tell", 3, b"half"])
+    link.send_soon(["done", 3], now=100.0002)
+    frames: list[Any] = []
+    supervisor.send(["run", []])
+    link.next_jobs()  # who waits for jobs keeps nothing back
+    while len(frames) < 4:
+        frames += supervisor.reader.read() or []
+    assert frames == [["done", 1], ["done", 2], ["tell", 3, b"half"], ["done", 3]]
+
+
+def test_a_result_that_does_not_fit_into_the_page_is_sent_after_those_before_it(
+    pair: tuple[Supervisor, Link],
+) -> None:
+    supervisor, link = pair
+    link.send_soon(["done", 1], now=100.0)
+    link.send_soon(["done", 2], now=100.0001)
+    link.send_soon(["done", 3, b"x" * SHELF], now=100.0002)
+    frames: list[Any] = []
+    while len(frames) < 3:
+        frames += supervisor.reader.read() or []
+    assert [frame[1] for frame in frames] == [1, 2, 3]

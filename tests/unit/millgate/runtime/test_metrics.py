@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from millgate.message import Claim
 from millgate.runtime.metrics import Metrics
 
 
@@ -10,7 +11,7 @@ def test_counters_gauges_and_histograms_have_help_type_and_values() -> None:
     metrics.add("millgate_claim_calls_total")
     metrics.add("millgate_claim_calls_total", 2)
     metrics.set("millgate_busy", 3)
-    metrics.claimed("video", 0.2)
+    metrics.claimed([Claim("a", "video", "1", b"", age=0.2)])
     text = metrics.text()
     assert "# TYPE millgate_claim_calls_total counter\nmillgate_claim_calls_total 3\n" in text
     assert "# TYPE millgate_busy gauge\nmillgate_busy 3\n" in text

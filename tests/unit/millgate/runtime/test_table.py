@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from millgate.runtime.table import BUFFERED, Table, rows_for
+from millgate.runtime.table import BUFFERED, SHELF, Table, rows_for
 
 
 @pytest.fixture
@@ -61,4 +61,33 @@ def test_there_is_a_row_for_each_number_that_can_be_in_a_child(slots: int) -> No
         table.take(seq, float(seq))
     for seq in range(first, first + slots + BUFFERED):
         assert table.started_at(seq) == seq
+    table.close()
+
+
+def test_what_a_child_keeps_is_seen_until_it_was_sent(table: Table) -> None:
+    supervisor = Table(table.descriptor, slots=4)
+    assert table.keep(b"one")
+    assert table.keep(b"two")
+    assert (bytes(table.kept()), supervisor.unsent()) == (b"onetwo", (0, b"onetwo"))
+    table.clear()
+    assert supervisor.unsent() == (1, b"")
+    assert table.keep(b"three")
+    assert supervisor.unsent() == (1, b"three")
+
+
+def test_a_child_keeps_no_more_than_there_is_room_for(table: Table) -> None:
+    assert not table.keep(b"x" * (SHELF + 1))
+    assert table.keep(b"x" * SHELF)
+    assert not table.keep(b"y")
+    assert bytes(table.kept()) == b"x" * SHELF
+
+
+def test_rows_and_what_is_kept_do_not_touch() -> None:
+    table = Table.create(slots=500)
+    assert table.keep(b"\xff" * SHELF)
+    for seq in range(1, rows_for(500) + 1):
+        assert table.take(seq, now=1.0)
+        table.cancel(seq)
+        table.expire(seq)
+    assert bytes(table.kept()) == b"\xff" * SHELF
     table.close()

@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol
 
 from millgate.clock import SystemClock
 from millgate.errors import MillgateError
+from millgate.runtime import printed
 from millgate.runtime.link import Link
 from millgate.runtime.processes import become_subreaper, die_with_parent
 from millgate.runtime.table import Table
@@ -37,12 +38,12 @@ def main(link_number: int, table_number: int, parent: int, slots: int) -> None:
     os.set_inheritable(link_number, False)
     os.set_inheritable(table_number, False)
     faulthandler.enable()
-    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
-    link = Link(link_number)
+    printed.install()
+    table = Table(table_number, slots)
+    link = Link(link_number, table)
     hello = link.hello()
     if hello is None:
         os._exit(0)
-    table = Table(table_number, slots)
     sys.exit(live(hello, link, table, slots))
 
 

@@ -25,8 +25,11 @@ class Runtimes:
 
     def learn(self, name: str, seconds: float) -> None:
         """One run of a task took so long."""
-        self._by_name[name] = _moved(self._by_name.get(name), seconds)
-        self._mean = _moved(self._mean, seconds)
+        old, mean = self._by_name.get(name, seconds), self._mean
+        self._by_name[name] = old + (_UP if seconds > old else _DOWN) * (seconds - old)
+        if mean is None:
+            mean = seconds
+        self._mean = mean + (_UP if seconds > mean else _DOWN) * (seconds - mean)
 
     def expect(self, name: str) -> float | None:
         """How long the next run of a task may take; None: it never ran here."""
@@ -40,12 +43,6 @@ class Runtimes:
     def snapshot(self) -> dict[str, float]:
         """All that was learned, for the status."""
         return dict(self._by_name)
-
-
-def _moved(old: float | None, new: float) -> float:
-    if old is None:
-        return new
-    return old + (_UP if new > old else _DOWN) * (new - old)
 
 
 def ahead(expected: float | None, slots: int, most: int) -> int:

@@ -21,10 +21,11 @@ from millgate.runtime.pulse import Pulse
 from millgate.runtime.reactor import Reactor
 from millgate.runtime.recycle import Because
 from millgate.runtime.shutdown import Drain, Stage
-from millgate.runtime.verdict import Verdict, seen
+from millgate.runtime.verdict import End, Verdict, seen
 
 _TICK: Final = 0.05  # seconds between two looks at the clock while something runs
 _IDLE: Final = 0.5
+_SOON: Final = 0.002  # until a second look at what a child keeps
 #: A look for output costs microseconds; short tasks of a child that prints nothing are spared it.
 _LONG_ENOUGH: Final = 0.005
 _QUIET: Final = 64
@@ -66,7 +67,7 @@ class Floor:
         self._clock = clock
         self._given_back = False
         self._next_tick = 0.0
-        pool.on_frame = self._frame
+        pool.on_frame, pool.on_ends = self._frame, self._ends
         pool.on_gone = lambda child: deadlines.clear(child.row)
 
     # --- the loop --------------------------------------------------------------------------------
@@ -86,6 +87,7 @@ class Floor:
         self._pulse.beat(self._ledger.shortest_lease())
         self._move_deadlines(now)
         self._pool.keep(now)
+        kept = [child for child in list(children.values()) if child.collect()]
         soonest = self._overtime.look(list(children.values()), now)
         self._dispatcher.relieve(children.values(), now)
         self._hand_out(now)
@@ -95,6 +97,8 @@ class Floor:
         step = _IDLE if self._pool.idle and not len(self._dispatcher) else _TICK
         if any(child.phase is not Phase.READY for child in children.values()):
             step = _TICK
+        if kept:
+            step = _SOON
         self._next_tick = now + min(step, max(0.002, soonest if soonest is not None else step))
 
     def _tell_target(self, now: float) -> None:
@@ -156,7 +160,7 @@ class Floor:
                 self._dispatcher.add_first([other for other in others if other is not run])
                 if run in others:
                     return True
-            if run.seq in child.runs:
+            if child.runs_now(run.seq):  # if not, it has ended, and its result is on the way
                 stop(child, run.seq, run)
         return False
 
@@ -164,8 +168,6 @@ class Floor:
 
     def _frame(self, child: Child, frame: list[Any]) -> None:
         match frame:
-            case ["done", seq, seconds, fields]:
-                self._done(child, seq, seconds, fields)
             case ["tell", seq, value]:
                 run = child.runs.get(seq)
                 if run is not None and not run.ended:
@@ -175,30 +177,42 @@ class Floor:
             case _:
                 child.kill(Because.BROKEN)
 
-    def _done(self, child: Child, seq: int, seconds: float, fields: list[Any]) -> None:
-        run = child.runs.pop(seq, None)
-        if run is None:
+    def _ends(self, child: Child, frames: list[Any]) -> None:
+        """Results of runs, in order."""
+        ended: list[End] = []
+        for _, seq, seconds, fields in frames:
+            run = child.runs.get(seq)
+            if run is None:
+                continue
+            try:
+                outcome = wire.load_outcome(fields)
+            except NotDecodable:
+                child.kill(Because.BROKEN)
+                break
+            del child.runs[seq]
+            ended.append((run, outcome, seconds))
+        if not ended:
             return
-        if seconds > _LONG_ENOUGH or child.quiet < _QUIET:
-            child.read_output()  # what it printed is this task's, not the next one's
+        self._hear(child, ended)
+        self._verdict.finish_all(
+            [(run, seen(run, outcome), seconds) for run, outcome, seconds in ended if not run.ended]
+        )
+        for run, outcome, seconds in ended:
+            self._runtimes.learn(run.task, seconds)
+            self._desk.ended(run.seq)
+            if type(outcome) is Raised and outcome.reason is Reason.MEMORY_EXCEEDED:
+                self._pool.replace(child.key, Because.DATA_LIMIT)
+                self._pool.hasten(child.key)  # it raised its own limit to be able to say so
+        self._pool.count(child, len(ended))
+        self._pool.rest(child)
+
+    def _hear(self, child: Child, ended: list[End]) -> None:
+        """Take what these runs printed: it is theirs, not the next one's."""
+        if child.quiet < _QUIET or any(seconds > _LONG_ENOUGH for _, _, seconds in ended):
+            child.read_output()
         if not child.quiet:
             child.capture.end()
-        child.quiet += 1
-        try:
-            outcome = wire.load_outcome(fields)
-        except NotDecodable:
-            child.runs[seq] = run
-            child.kill(Because.BROKEN)
-            return
-        self._runtimes.learn(run.task, seconds)
-        if not run.ended:
-            self._verdict.finish(run, seen(run, outcome), seconds)
-        self._desk.ended(seq)
-        self._pool.count(child)
-        if isinstance(outcome, Raised) and outcome.reason is Reason.MEMORY_EXCEEDED:
-            self._pool.replace(child.key, Because.DATA_LIMIT)
-            self._pool.hasten(child.key)  # it raised its own limit to be able to say so
-        self._pool.rest(child)
+        child.quiet += len(ended)
 
     def _ask(self, child: Child, request: int, seq: int, verb: str, arguments: list[Any]) -> None:
         def answer(ok: bool, value: Any) -> None:

@@ -57,9 +57,10 @@ class Child:
         self.limited = False  # it has a data limit
         self.runs: dict[int, Run] = {}  # by number, in the order in which the child takes them up
         self.table = spawned.table
+        self._kept = (0, 0)  # what its page showed at the last look
         self.capture: Capture
         self.quiet = 0  # results since it last printed
-        self.on_frame: Callable[[Child, list[Any]], None] = lambda _child, _frame: None
+        self.on_frames: Callable[[Child, list[Any]], None] = lambda _child, _frames: None
         self.on_end: Callable[[Child], None] = lambda _child: None
         self._reap = spawned.reap
         self._pidfd = spawned.pidfd
@@ -126,9 +127,28 @@ class Child:
         if frames is None:
             self._close_link()
             return False
-        for frame in frames:
-            self.on_frame(self, frame)
+        if frames:
+            self.on_frames(self, frames)
         return True
+
+    def collect(self) -> bool:
+        """Take results that the child keeps since the last look, to send them with others: it may be long about the
+        next task. Answers whether another look is worth while soon."""
+        sent, kept = self.table.unsent()
+        known, self._kept = self._kept, (sent, len(kept))
+        if sent == known[0]:  # what was there at the last look is seen whole now, on every machine
+            self._collect(kept[: known[1]])
+        return bool(kept) and self._kept != known
+
+    def _collect(self, kept: bytes) -> None:
+        if not kept:
+            return
+        try:
+            frames = wire.frames_of(kept)
+        except NotDecodable:
+            self.kill(Because.BROKEN)
+            return
+        self.on_frames(self, frames)  # those that were sent meanwhile come twice, and count once
 
     def _close_link(self) -> None:
         if self._link is not None:
@@ -199,6 +219,7 @@ class Child:
     def _on_exit(self, _events: int) -> None:
         while self._link is not None and self._receive():
             pass  # results that were sent before the end count
+        self._collect(self.table.unsent()[1])  # and those that were about to be sent
         self.read_output()
         self._close_link()
         self._close_output()
@@ -220,12 +241,21 @@ class Child:
     def started(self) -> list[tuple[int, Run]]:
         """Numbers and runs that it has taken up and not finished."""
         mark = self.table.started
+        if (
+            self.table.slots == 1
+        ):  # those before the last one have ended, their results are on the way
+            run = self.runs.get(mark)
+            return [] if run is None else [(mark, run)]
         found = []
         for seq, run in self.runs.items():
             if seq > mark:
                 break  # the numbers only grow
             found.append((seq, run))
         return found
+
+    def runs_now(self, seq: int) -> bool:
+        """Whether it may be at this run at the moment."""
+        return seq in self.runs and (self.table.slots > 1 or seq >= self.table.started)
 
     def buffered(self) -> list[tuple[int, Run]]:
         """Numbers and runs that it has and did not take up yet."""

@@ -76,6 +76,16 @@ class Ledger:
             self._out.append(Entry(run, settlement))
         self.woken()
 
+    def settle_all(self, ends: Iterable[tuple[Run, Settlement]]) -> None:
+        """As `settle`, of several."""
+        with self._lock:
+            for run, settlement in ends:
+                if not run.ended:
+                    run.ended = True
+                    self._active -= 1
+                    self._out.append(Entry(run, settlement))
+        self.woken()
+
     def forget(self, run: Run) -> None:
         """The claim is another worker's by now: nothing will be reported."""
         with self._lock:

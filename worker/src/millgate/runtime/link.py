@@ -1,5 +1,8 @@
 """The child's end of the link: jobs in, results out, questions and their answers; safe beside signals and threads.
 
+Results of short tasks that follow each other are kept in the shared page for a moment and sent together: a task that
+has ended has ended, whatever becomes of this process, and whoever waits for it waits half a millisecond.
+
 Bytes are moved in *critical* sections, in which a signal must not raise: half a frame read or written would spoil
 all that follow. Waiting is outside of them.
 """
@@ -12,18 +15,25 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from threading import get_ident
-from typing import Any
+from typing import Any, Final
 
 from millgate import errors
 from millgate.errors import BrokerError, BrokerUnavailable
 from millgate.runtime import wire
+from millgate.runtime.table import Table
+
+#: Seconds after the last frame was sent in which another one may wait for its followers.
+_TOGETHER: Final = 0.0005
 
 
 class Link:
     """Used by all threads of a child. Whoever waits for something reads for all, unless the link is `pumped`."""
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, table: Table) -> None:
         self.descriptor = descriptor
+        self._table = table
+        self._sent_at = 0.0  # monotonic, the latest end of a task that was sent
+        self._keeps = False  # something waits in the page
         self.critical = 0
         self.deferred: Callable[[], None] | None = (
             None  # what a signal wanted to do in a critical section
@@ -48,13 +58,48 @@ class Link:
         self._enter()
         try:
             with self._writing:
-                data = self._encoder.encode(value)
-                sent = os.write(self.descriptor, data)
-                while sent < len(data):
-                    data = data[sent:]
-                    sent = os.write(self.descriptor, data)
+                self._write(self._encoder.encode(value))
         finally:
             self._leave()
+
+    def send_soon(self, value: Any, now: float) -> None:
+        """As `send`, of what has come about `now`; it may wait for the next such frames, until `flush` at the latest.
+
+        Meanwhile it lies where the supervisor looks when this process dies, and now and then.
+        """
+        self._enter()
+        try:
+            with self._writing:
+                data = self._encoder.encode(value)
+                if now - self._sent_at < _TOGETHER and self._table.keep(data):
+                    self._keeps = True
+                else:
+                    self._write(data)
+                    self._sent_at = now
+        finally:
+            self._leave()
+
+    def flush(self) -> None:
+        """Send what waits for followers."""
+        if self._keeps:
+            self._enter()
+            try:
+                with self._writing:
+                    self._write(b"")
+            finally:
+                self._leave()
+
+    def _write(self, data: bytes | memoryview) -> None:
+        kept = self._keeps
+        if kept:
+            data = bytes(self._table.kept()) + data
+        sent = os.write(self.descriptor, data)
+        while sent < len(data):
+            data = data[sent:]
+            sent = os.write(self.descriptor, data)
+        if kept:
+            self._table.clear()
+            self._keeps = False
 
     # --- reading ---------------------------------------------------------------------------------
 
@@ -72,6 +117,7 @@ class Link:
 
     def next_jobs(self) -> list[Any] | None:
         """The jobs of the next frame; None: the supervisor wants no more from this child."""
+        self.flush()
         while True:
             if self._jobs:
                 return self._jobs.popleft()

@@ -211,8 +211,7 @@ class Loop:
 
     def _accept(self, claimed: Claimed, *, asked: bool) -> None:
         if claimed.claims:
-            for claim in claimed.claims:
-                self._metrics.claimed(claim.topic, claim.age)
+            self._metrics.claimed(claimed.claims)
             self._leases.expect(min(claim.lease for claim in claimed.claims))
             runs = self._intake.receive(claimed.claims, claimed.revision)
             self.start(runs)

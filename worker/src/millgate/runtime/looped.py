@@ -87,7 +87,7 @@ class Looped:
         station = self._station
         began = station.clock.monotonic()
         outcome = await self._outcome(seq, job) if isinstance(job, Job) else job
-        station.report(seq, outcome, station.clock.monotonic() - began)
+        station.report(seq, outcome, began)
 
     async def _outcome(self, seq: int, job: Job) -> Outcome:
         station = self._station

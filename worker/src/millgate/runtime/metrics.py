@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
+from millgate.message import Claim
 from millgate.runtime.ledger import Run
 
 _BUCKETS: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 1800.0, 7200.0)
@@ -82,29 +83,37 @@ class Metrics:
         """What a counter or gauge stands at."""
         return self._values.get((name, tuple(labels.items())), 0.0)
 
-    def claimed(self, topic: str, waited: float) -> None:
-        """One claim, whose message could have run for `waited` seconds."""
+    def claimed(self, claims: Iterable[Claim]) -> None:
+        """Claims that came, and how long their messages could have run before."""
+        values = self._values
         with self._lock:
-            known = self._claims.get(topic)
-            if known is None:
-                labels = (("topic", topic),)
-                histogram = self._histogram("millgate_wait_seconds", labels)
-                known = self._claims[topic] = ("millgate_claims_total", labels), histogram
-            key, histogram = known
-            self._values[key] = self._values.get(key, 0.0) + 1.0
-            histogram.observe(waited)
+            for claim in claims:
+                known = self._claims.get(claim.topic)
+                if known is None:
+                    labels = (("topic", claim.topic),)
+                    histogram = self._histogram("millgate_wait_seconds", labels)
+                    known = self._claims[claim.topic] = ("millgate_claims_total", labels), histogram
+                key, histogram = known
+                values[key] = values.get(key, 0.0) + 1.0
+                histogram.observe(claim.age)
 
     def ended(self, run: Run, outcome: str, seconds: float | None) -> None:
         """One run's end."""
-        topic, task = run.claim.topic, run.task
+        self.ended_all([(run, outcome, seconds)])
+
+    def ended_all(self, ends: Iterable[tuple[Run, str, float | None]]) -> None:
+        """Ends of runs: the outcome in a word, and how long each took."""
+        values = self._values
         with self._lock:
-            known = self._ends.get((topic, task, outcome))
-            if known is None:
-                known = self._ends[topic, task, outcome] = self._end(topic, task, outcome)
-            key, histogram = known
-            self._values[key] = self._values.get(key, 0.0) + 1.0
-            if seconds is not None:
-                histogram.observe(seconds)
+            for run, outcome, seconds in ends:
+                topic, task = run.claim.topic, run.task
+                known = self._ends.get((topic, task, outcome))
+                if known is None:
+                    known = self._ends[topic, task, outcome] = self._end(topic, task, outcome)
+                key, histogram = known
+                values[key] = values.get(key, 0.0) + 1.0
+                if seconds is not None:
+                    histogram.observe(seconds)
 
     def _end(self, topic: str, task: str, outcome: str) -> tuple[tuple[str, Labels], Histogram]:
         labels = (("topic", topic), ("task", task))

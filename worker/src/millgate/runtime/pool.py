@@ -55,6 +55,7 @@ class Pool:
         self.tasks: list[Any] | None = None  # what the app has, as a child said it
         self.fatal: Callable[[int, str], None] = lambda _code, _message: None
         self.on_frame: Callable[[Child, list[Any]], None] = lambda _child, _frame: None
+        self.on_ends: Callable[[Child, list[Any]], None] = lambda _child, _frames: None
         self.on_gone: Callable[[Child], None] = lambda _child: None
         self.on_ready: Callable[[dict[str, Any]], None] = lambda _info: None
         self._bounds = bounds
@@ -122,7 +123,7 @@ class Pool:
             self._failed(now, f"cannot start a child: {error}")
             return False
         child = Child(next(self._keys), spawned, self._reactor, now)
-        child.on_frame, child.on_end = self._frame, self._ended
+        child.on_frames, child.on_end = self._frames, self._ended
         child.capture = Capture(lambda line: self._printed(child, line))
         child.left = self._bounds.tasks or None
         taken = {other.row for other in self.children.values()}
@@ -149,6 +150,20 @@ class Pool:
     def _printed(self, child: Child, line: str) -> None:
         run = next((run for _, run in reversed(child.started())), None)
         self._journal.say("info", "output", run, child=child.pid, text=line)
+
+    def _frames(self, child: Child, frames: list[Any]) -> None:
+        """Results that came together are taken together; all in their order."""
+        ends: list[Any] = []
+        for frame in frames:
+            if type(frame) is list and len(frame) == 4 and frame[0] == "done":
+                ends.append(frame)
+                continue
+            if ends:
+                self.on_ends(child, ends)
+                ends = []
+            self._frame(child, frame)
+        if ends:
+            self.on_ends(child, ends)
 
     def _frame(self, child: Child, frame: list[Any]) -> None:
         match frame:
@@ -250,9 +265,9 @@ class Pool:
             self._leaving.add(key)
             self._retire(child)
 
-    def count(self, child: Child) -> None:
-        """One more task is behind a child."""
-        child.tasks += 1
+    def count(self, child: Child, tasks: int) -> None:
+        """So many more tasks are behind a child."""
+        child.tasks += tasks
         defunct = self._memory.defunct(child)
         if not defunct and not self._bounded:
             return

@@ -67,7 +67,7 @@ class Solo:
         seq, job = taken
         outcome = station.guarded(seq, self._run, job) if isinstance(job, Job) else job
         self._running = 0
-        station.report(seq, outcome, station.clock.monotonic() - began)
+        station.report(seq, outcome, began, more=True)
 
     def _run(self, seq: int, job: Job) -> Outcome:
         self._told = False

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import resource
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
@@ -14,7 +13,7 @@ from millgate.clock import Clock
 from millgate.errors import NotDecodable
 from millgate.execute import Job
 from millgate.outcome import Failure, Outcome, Raised, Reason, Rejected
-from millgate.runtime import wire
+from millgate.runtime import printed, wire
 from millgate.runtime.link import Link
 from millgate.runtime.table import Table
 
@@ -75,13 +74,18 @@ class Station:
             failure = Failure("millgate.errors.NotDecodable", str(error))
             return seq, Rejected(failure, Reason.UNDECODABLE)
         _, failures, losses, interruptions = counts
-        attempt = (
-            failures + losses + 1
-        )  # what was given back uncharged is not an attempt to the task
-        job = Job(
-            message, attempt, failures, losses, interruptions, states, payload_max=payload_max
+        # what was given back uncharged is not an attempt to the task
+        attempt = failures + losses + 1
+        return seq, Job(
+            message,
+            attempt,
+            failures,
+            losses,
+            interruptions,
+            states,
+            execute.MAX_RESULT,
+            payload_max,
         )
-        return seq, job
 
     def is_async(self, job: Job) -> bool:
         """Whether the job's task is a coroutine function."""
@@ -96,13 +100,18 @@ class Station:
         """Run a plain task in this thread."""
         return execute.run(self.app, job, self.around(seq))
 
-    def report(self, seq: int, outcome: Outcome, seconds: float) -> None:
-        """Send the result, everything printed before it."""
+    def report(self, seq: int, outcome: Outcome, began: float, *, more: bool = False) -> None:
+        """Send the result, everything printed before it. `more`: another job begins at once, or `flush` is called."""
         if isinstance(outcome, Raised):
             outcome = _named(outcome)
-        flush()
+        now = self.clock.monotonic()
+        seconds = now - began
+        frame = ["done", seq, seconds, wire.dump_outcome(outcome)]
         try:
-            self.link.send(["done", seq, seconds, wire.dump_outcome(outcome)])
+            if printed.take() or not more:
+                self.link.send(frame)
+            else:
+                self.link.send_soon(frame, now)
         except wire.FrameTooLarge as error:
             failure = Failure("millgate.errors.PayloadTooLarge", f"the result: {error}")
             refused = Rejected(failure, Reason.RESULT_REFUSED)
@@ -126,15 +135,6 @@ def _states(gathered: list[Any]) -> tuple[TaskState, ...]:
     from millgate.runtime.states import load_state  # what it imports is only needed here
 
     return tuple(load_state(state) for state in gathered)
-
-
-def flush() -> None:
-    """Hand over what was printed. A task may have closed or replaced the streams."""
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except (OSError, ValueError, AttributeError):
-            continue
 
 
 def _named(outcome: Raised) -> Raised:

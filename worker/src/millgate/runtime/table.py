@@ -12,6 +12,8 @@ from typing import Final
 
 # words written by the child
 _STARTED: Final = 0  # highest number that was taken up
+_KEPT: Final = 1  # bytes of frames that it has not sent yet
+_SENT: Final = 2  # how often it has sent such
 # words written by the supervisor
 _RECALL_FROM: Final = 8
 _RECALL_TO: Final = 9
@@ -22,6 +24,8 @@ _NANO: Final = 1_000_000_000
 LOOK: Final = signal.SIGRTMIN + 7
 #: Numbers that may be in a child at once beside its slots: two frames.
 BUFFERED: Final = 32
+#: Bytes of frames that a child may keep in its page before it sends them.
+SHELF: Final = 4096
 
 
 def rows_for(slots: int) -> int:
@@ -34,14 +38,18 @@ class Table:
 
     def __init__(self, descriptor: int, slots: int) -> None:
         self.descriptor = descriptor
+        self.slots = slots
         self._rows = rows_for(slots)
         self._map = mmap.mmap(descriptor, self.size(slots))
-        self._words = memoryview(self._map).cast("Q")
+        self._words = memoryview(self._map)[: 8 * (_HEAD + _ROW * self._rows)].cast("Q")
+        self._shelf = memoryview(self._map)[-SHELF:]
+        self._on_shelf = 0  # the child's own knowledge of its word
 
     @staticmethod
     def size(slots: int) -> int:
         """Bytes of the page, whole pages."""
-        return -(-(_HEAD + _ROW * rows_for(slots)) * 8 // mmap.PAGESIZE) * mmap.PAGESIZE
+        used = (_HEAD + _ROW * rows_for(slots)) * 8 + SHELF
+        return -(-used // mmap.PAGESIZE) * mmap.PAGESIZE
 
     @classmethod
     def create(cls, slots: int) -> Table:
@@ -53,6 +61,7 @@ class Table:
     def close(self) -> None:
         """Unmap and close."""
         self._words.release()
+        self._shelf.release()
         self._map.close()
         os.close(self.descriptor)
 
@@ -79,7 +88,35 @@ class Table:
         """Whether the run was told to come to an end."""
         return self._words[self._row(seq) + 2] == seq
 
+    def keep(self, frame: bytes) -> bool:
+        """Put a frame where the supervisor finds it even if this process is killed; False: there is no room."""
+        start = self._on_shelf
+        end = start + len(frame)
+        if end > SHELF:
+            return False
+        self._shelf[start:end] = frame
+        self._on_shelf = self._words[_KEPT] = end
+        return True
+
+    def kept(self) -> memoryview:
+        """The frames that were kept and are to be sent."""
+        return self._shelf[: self._on_shelf]
+
+    def clear(self) -> None:
+        """They have been sent. The order matters: whoever copies them sees by the second word that they are old."""
+        words = self._words
+        self._on_shelf = words[_KEPT] = 0
+        words[_SENT] += 1
+
     # --- the supervisor --------------------------------------------------------------------------
+
+    def unsent(self) -> tuple[int, bytes]:
+        """How often the child has sent what it kept, and the frames that it keeps at the moment: some of them may
+        arrive as well."""
+        words = self._words
+        sent, end = words[_SENT], words[_KEPT]
+        frames = bytes(self._shelf[: min(end, SHELF)]) if end else b""
+        return sent, frames if words[_SENT] == sent else b""
 
     @property
     def started(self) -> int:

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from millgate.clock import SystemClock
 from millgate.errors import MillgateError
-from millgate.runtime import wire
+from millgate.runtime import printed, wire
 from millgate.runtime.child import ignore_signals, live
 from millgate.runtime.link import Link
 from millgate.runtime.load import load_app
@@ -34,6 +34,7 @@ def main(link_number: int, parent: int, slots: int) -> None:
     if not die_with_parent(parent):
         os._exit(_LOST)
     ignore_signals()
+    printed.install()
     link = socket.socket(fileno=link_number)
     os.set_inheritable(link_number, False)
     reader = wire.Reader(link.recv_into)
@@ -109,12 +110,13 @@ def _become_child(descriptors: list[int], parent: int, slots: int) -> None:
     os.close(output)
     gc.enable()
     _reseed()
-    link = Link(link_number)
+    table = Table(table_number, slots)
+    link = Link(link_number, table)
     hello = link.hello()
     if hello is None:
         os._exit(0)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    sys.exit(live(hello, link, Table(table_number, slots), slots))
+    sys.exit(live(hello, link, table, slots))
 
 
 def _reseed() -> None:

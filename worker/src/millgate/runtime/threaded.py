@@ -104,7 +104,7 @@ class Threaded:
             station = self._station
             began = station.clock.monotonic()
             outcome = station.guarded(seq, self._one, job)
-            station.report(seq, outcome, station.clock.monotonic() - began)
+            station.report(seq, outcome, began)
             self._free.release()
 
     def _one(self, seq: int, job: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -26,6 +27,8 @@ from millgate.settlement import Ack, Bury, Drop, Later, Settlement, settle
 
 _MEMORY_ERROR: Final = "MemoryError"
 _SOFT_TIMEOUT: Final = "SoftTimeout"
+#: A run, how it ended, and how long it took.
+End = tuple[Run, Outcome, float]
 _TEXT: Final = 500  # characters of an error's message in a log line
 
 
@@ -66,6 +69,17 @@ class Verdict:
         self._metrics.ended(run, _word(outcome, settlement), seconds)
         self._log(run, outcome, settlement, seconds)
         self._ledger.settle(run, settlement)
+
+    def finish_all(self, ends: Sequence[End]) -> None:
+        """As `finish`, of runs whose ends came together."""
+        settled, counted = [], []
+        for run, outcome, seconds in ends:
+            settlement = settle(run.claim, outcome, run.terms.retry, random.random())  # noqa: S311 -- as above
+            settled.append((run, settlement))
+            counted.append((run, _word(outcome, settlement), seconds))
+            self._log(run, outcome, settlement, seconds)
+        self._metrics.ended_all(counted)
+        self._ledger.settle_all(settled)
 
     def give_back(self, run: Run, delay: float = 0.0) -> None:
         """The run did not start; nobody is charged."""

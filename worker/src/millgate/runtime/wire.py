@@ -32,6 +32,7 @@ MAX_FRAME: Final = 64 * 2**20
 #: Bytes read at once, in a buffer that each child keeps; longer frames get a buffer of their own size.
 _CHUNK: Final = 64 * 1024
 _LENGTH: Final = struct.Struct("<I")
+_HEADER: Final = _LENGTH.size
 
 
 class FrameTooLarge(NotDecodable):
@@ -109,16 +110,17 @@ class Reader:
     def _cut(self, data: bytes) -> list[Any]:
         frames: list[Any] = []
         start, end = 0, len(data)
-        while end - start >= _LENGTH.size:
-            (length,) = _LENGTH.unpack_from(data, start)
+        read_length = _LENGTH.unpack_from
+        while end - start >= _HEADER:
+            (length,) = read_length(data, start)
             if length > self._bound:
                 raise FrameTooLarge(f"a frame of {length} bytes is over the bound of {self._bound}")
-            if end - start - _LENGTH.size < length:
+            if end - start - _HEADER < length:
                 if length > _CHUNK:
-                    self._begin_long(data[start + _LENGTH.size :], length)
+                    self._begin_long(data[start + _HEADER :], length)
                     start = end
                 break
-            start += _LENGTH.size
+            start += _HEADER
             frames.append(decode(data[start : start + length]))
             start += length
         self._rest = data[start:]
@@ -128,6 +130,19 @@ class Reader:
         self._long = bytearray(length)
         self._long[: len(beginning)] = beginning
         self._filled = len(beginning)
+
+
+def frames_of(data: bytes) -> list[Any]:
+    """The whole frames at the beginning of what was copied from a child's page. Raises NotDecodable."""
+    frames, start = [], 0
+    while len(data) - start >= _LENGTH.size:
+        (length,) = _LENGTH.unpack_from(data, start)
+        start += _LENGTH.size
+        if length > len(data) - start:
+            break
+        frames.append(decode(data[start : start + length]))
+        start += length
+    return frames
 
 
 # --- jobs ----------------------------------------------------------------------------------------
@@ -164,9 +179,7 @@ def load_job(fields: list[Any]) -> tuple[int, Message, list[int], list[Any] | No
         seq, id_, topic, record, a, f, lo, i, priority, key, ttl, group, gathered, most = fields
     except ValueError as error:
         raise NotDecodable(f"not a job: {error}") from error
-    message = claimed_message(
-        id_, topic, record, priority=priority, key=key, result_ttl=ttl, group=group
-    )
+    message = claimed_message(id_, topic, record, priority, key, ttl, group)
     return seq, message, [a, f, lo, i], gathered, most
 
 
@@ -176,8 +189,9 @@ def load_job(fields: list[Any]) -> tuple[int, Message, list[int], list[Any] | No
 def dump_outcome(outcome: Outcome) -> list[Any]:
     """Plain values for one outcome."""
     match outcome:
-        case Returned(result, publish):
-            return ["returned", result, [pack(message) for message in publish] if publish else []]
+        case Returned():
+            following = [pack(message) for message in outcome.publish] if outcome.publish else []
+            return ["returned", outcome.result, following]
         case Raised(failure, reason):
             return ["raised", _dump_failure(failure), str(reason)]
         case RetryRequested(delay, failure, charge):

@@ -1,0 +1,32 @@
+"""What a child prints goes out by lines, and is noticed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+
+def _said(program: str) -> str:
+    words = f"from millgate.runtime import printed; printed.install(); import os, sys\n{program}"
+    run = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, check=True)
+    return run.stdout
+
+
+def test_a_line_goes_out_at_once_and_a_part_of_one_when_it_is_taken() -> None:
+    program = "print('one'); print('two', end=''); os.write(1, b'|'); printed.take()"
+    assert _said(program) == "one\n|two"
+
+
+def test_it_is_known_whether_something_was_printed_since_the_last_time() -> None:
+    program = """
+seen = [printed.take()]
+print('x', end=''); seen.append(printed.take()); seen.append(printed.take())
+print('y', file=sys.stderr); seen.append(printed.take())
+sys.__stdout__.write('z'); seen.append(printed.take())
+print(seen)"""
+    assert _said(program).endswith("[False, True, False, True, True]\n")
+
+
+def test_streams_that_a_task_closed_or_replaced_are_nobodys_trouble() -> None:
+    program = "keep = os.dup(1); sys.stdout.close(); sys.stderr = None; os.write(keep, str(printed.take()).encode())"
+    assert _said(program) == "False"
