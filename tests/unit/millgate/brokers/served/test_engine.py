@@ -7,6 +7,7 @@ import os
 import random
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from millgate.brokers.served import frames, values
 from millgate.brokers.served.caller import Caller
 from millgate.brokers.served.engine import MEMORY, Call, Engine
 from millgate.errors import NotDecodable
+from millgate.fleet import Beat
 from millgate.message import ClaimRef
 from millgate.queues import TopicPolicy, policy_to_dict
 from millgate.settlement import Ack, Later
@@ -173,3 +175,31 @@ def test_looking_at_a_queue_that_nobody_has_written_to_makes_none() -> None:
 def test_what_is_no_call_is_told_apart(payload: bytes) -> None:
     with pytest.raises(NotDecodable):
         Call.read(payload)
+
+
+def test_time_in_which_nobody_could_be_heard_ends_no_lease() -> None:
+    engine = Engine()
+    journal: list[bytes] = []
+
+    def ask(now: float, number: int, verb: str, *args: object) -> Any:
+        payload = frames.pack([number, number, verb, args])
+        journal.append(engine.record(now, Caller("a", "q"), payload))
+        return frames.unpack(engine.apply(now, Caller("a", "q"), Call.read(payload)))[1]
+
+    worker = values.from_worker(a_worker())
+    ask(100.0, 1, "configure", [policy_to_dict(TopicPolicy("default", lease=30.0))], None, False)
+    ask(100.0, 2, "register", worker, values.from_info(an_info()))
+    ask(100.0, 3, "publish", values.from_messages([a_message(id="m")]), None)
+    claimed = values.to_claimed(ask(100.0, 4, "claim", worker, values.from_ask(Ask()), []))
+    journal.append(engine.resumption(1000.0))
+    engine.resume(1000.0)
+    ref = values.from_ref(claimed.claims[0].ref)
+    extended = values.to_extended(ask(1029.0, 5, "extend", worker, [ref], values.from_beat(Beat())))
+    assert extended.lost == ()
+    again = Engine()
+    for record in journal:
+        again.replay(record)
+    assert again.dump() == engine.dump()
+    assert values.to_extended(
+        ask(1060.0, 6, "extend", worker, [ref], values.from_beat(Beat()))
+    ).lost == ("m",)

@@ -57,6 +57,10 @@ class Core:
         """The clock behind `now` was set by that many seconds; leases and fences last as long as they would have."""
         tick.shift(self.store, by)
 
+    def spare(self, by: float) -> None:
+        """Nobody could be heard for so many seconds: leases, fences, locks, registrations last as much longer."""
+        tick.spare(self.store, by)
+
     def tick(self, now: float) -> None:
         """Let happen what time brings about; every verb does."""
         tick.tick(self.store, now)

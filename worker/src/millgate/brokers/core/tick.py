@@ -58,6 +58,18 @@ def shift(store: Store, by: float) -> None:
     store.recent.shift(by)
 
 
+def spare(store: Store, by: float) -> None:
+    """Nobody could be heard for that many seconds: what somebody must renew lasts that much longer."""
+    store.alarm = 0.0
+    for span in store.spans.values():
+        for row in span.rows.values():
+            row.until += by
+    for worker in store.workers.values():
+        worker.seen += by
+        worker.fence = None if worker.fence is None else worker.fence + by
+    store.locks.shift(by)
+
+
 def next_event(store: Store) -> float | None:
     """When time alone next changes what others see: a row is due, expires, or loses its lease. None: never.
 

@@ -67,7 +67,7 @@ def serve(how: Brokerd, ready: Callable[[], None], clock: Clock | None = None) -
         if how.data is not None:
             journal = Journal(how.data, clock, how.hello_timeout)
             _warn_if_shared(how.data)
-            _recover(engine, journal)
+            _recover(engine, journal, clock)
         _run(how, listener, engine, journal, clock, ready)
         # Not after an error: then what the journal says is surer than what is in memory.
         if journal is not None:
@@ -116,7 +116,7 @@ def _warn_if_shared(folder: Path) -> None:
         )
 
 
-def _recover(engine: Engine, journal: Journal) -> None:
+def _recover(engine: Engine, journal: Journal, clock: Clock) -> None:
     """Bring back what was stored."""
     count = 0
     try:
@@ -130,6 +130,9 @@ def _recover(engine: Engine, journal: Journal) -> None:
         raise BrokerRefused(
             f"what is stored in {journal.folder} cannot be read: {error}; put it back from a copy"
         ) from error
+    now = max(clock.now(), engine.now)
+    journal.append([engine.resumption(now)])
+    engine.resume(now)
     if count:
         log.info("read %d records of the journal in %s", count, journal.folder)
 

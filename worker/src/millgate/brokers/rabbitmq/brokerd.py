@@ -39,6 +39,7 @@ _CONNECT: Final = 10.0  # seconds for a connection to come about
 _PAUSE: Final = 1.0  # seconds between attempts
 _LOOK: Final = 0.2  # seconds between looks at a snapshot that is being written
 _LONGEST: Final = 3600.0
+_STALL: Final = 1.0  # seconds that a turn may take before workers were kept from renewing
 
 log = getLogger("millgate.brokers.rabbitmq")
 
@@ -164,6 +165,7 @@ class Server:
         if self._engine is not before:
             self._steady = Steady(self._clock, self._engine.now)
             self._desk = self._new_desk()
+        self._resume()
         log.info("serving %s in term %d", self._names.prefix, self._journal.head.term)
 
     def _new_desk(self) -> Desk:
@@ -193,6 +195,14 @@ class Server:
         except Gone:
             self._journal.restore(self._engine)
             self._desk.turn(self._steady.now(), monotonic, came)
+        if self._clock.monotonic() > monotonic + _STALL:
+            self._resume()
+
+    def _resume(self) -> None:
+        """The server has taken nothing for a while: no lease ends before its owner could renew it."""
+        now = self._steady.now()
+        self._journal.append([self._engine.resumption(now)])
+        self._engine.resume(now)
 
     def _patience(self) -> float:
         wait = self._desk.wake_in(self._steady.now(), self._clock.monotonic())

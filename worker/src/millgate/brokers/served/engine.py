@@ -95,7 +95,23 @@ class Engine:
     def replay(self, record: bytes) -> None:
         """Do again what a record says. Raises NotDecodable."""
         now, client, queue, payload = frames.unpack(record)
-        self.apply(now, Caller(client, queue), Call.read(payload))
+        if payload:
+            self.apply(now, Caller(client, queue), Call.read(payload))
+        else:
+            self.resume(now)
+
+    def resumption(self, now: float) -> bytes:
+        """What the journal keeps of `resume`."""
+        return frames.pack([now, "", "", b""])
+
+    def resume(self, now: float) -> None:
+        """Nobody could be heard since the last record: that time counts against no lease, fence, lock or worker.
+
+        Comes before anything else of that moment.
+        """
+        for core in self.queues.values():
+            core.spare(now - self.now)
+        self.now = now
 
     def apply(self, now: float, caller: Caller, call: Call) -> bytes:
         """Carry a call out, unless it was, or its caller has given it up; the answer's frame."""
