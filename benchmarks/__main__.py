@@ -50,7 +50,8 @@ def say(text: str) -> None:
 def main() -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--broker", choices=("local", "postgres", "redis", "memory"), required=True)
+    brokers = ("local", "postgres", "redis", "rabbitmq", "memory")
+    parser.add_argument("--broker", choices=brokers, required=True)
     parser.add_argument("--tasks", type=int, default=20_000)
     parser.add_argument("--children", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)

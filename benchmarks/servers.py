@@ -7,10 +7,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 
 class Server(Protocol):
@@ -115,29 +115,40 @@ class Redis:
         self._server.close()
 
 
+class RabbitMQ:
+    """One RabbitMQ node; the first client starts the queue's brokerd, as it does for anybody."""
+
+    def __init__(self) -> None:
+        from support.servers import RabbitMQ as Kept
+
+        self._server = Kept()
+
+    def url(self, name: str) -> str:
+        del name  # queues are told apart by --queue
+        return self._server.url
+
+    def restart(self) -> None:
+        self._server.stop()
+        self._server.start()
+
+    def close(self) -> None:
+        self._server.close()
+
+
+_SERVERS: Final = {"redis": Redis, "postgres": Postgres, "rabbitmq": RabbitMQ}
+
+
 @contextmanager
-def server(broker: str) -> Iterator[Memory | Local | Postgres | Redis]:
+def server(broker: str) -> Iterator[Server]:
     """Start it, and end it whatever happens."""
     if broker == "memory":
         yield Memory()
-        return
-    if broker == "redis":
-        redis = Redis()
-        try:
-            yield redis
-        finally:
-            redis.close()
-        return
-    if broker == "postgres":
-        postgres = Postgres()
-        try:
-            yield postgres
-        finally:
-            postgres.close()
-        return
-    with tempfile.TemporaryDirectory(prefix="mg-bench-") as name:
-        local = Local(Path(name))
-        try:
+    elif broker == "local":
+        with (
+            tempfile.TemporaryDirectory(prefix="mg-bench-") as name,
+            closing(Local(Path(name))) as local,
+        ):
             yield local
-        finally:
-            local.close()
+    else:
+        with closing(_SERVERS[broker]()) as started:
+            yield started
