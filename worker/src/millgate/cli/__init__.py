@@ -41,7 +41,7 @@ class Command:
 
 COMMANDS: Final = {
     "worker": Command("worker", "run tasks"),
-    "brokerd": Command("brokerd", "serve the local broker"),
+    "brokerd": Command("brokerd", "serve the local broker, or a queue on RabbitMQ"),
     "migrate": Command("migrate", "create or upgrade what a broker stores"),
     "send": Command("send", "queue a task by its name, without its code"),
     "show": Command("show", "what is known of tasks: state, progress, result, failure"),

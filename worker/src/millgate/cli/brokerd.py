@@ -6,8 +6,10 @@ import argparse
 import logging
 from typing import Any
 
-from millgate.cli.connection import add_target, target
+from millgate.cli.connection import add_target, broker_url, target
 from millgate.errors import EXIT_OK, InvalidSettings
+
+_RABBITMQ = ("amqp://", "amqps://")
 
 
 def add(subparsers: Any) -> None:
@@ -22,6 +24,14 @@ def add(subparsers: Any) -> None:
         " without, it is the local broker of this machine.",
     )
     add_target(parser)
+    parser.add_argument(
+        "--broker-file", metavar="FILE",
+        help="file that holds the URL, such as a mounted Secret (variable MILLGATE_BROKER_FILE)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--metrics", metavar="ADDR",
+        help="on RabbitMQ: serve /livez /readyz /metrics /status there, for example :8080",
+    )  # fmt: skip
     arguments.add(parser.add_argument_group("the local broker"))
     parser.add_argument(
         "--log-format", choices=("auto", "json", "text"), default="auto",
@@ -38,13 +48,15 @@ def _run(args: argparse.Namespace) -> int:
         Lines() if as_json else logging.Formatter("%(asctime)s %(levelname)s %(message)s")
     )
     logging.basicConfig(level=logging.INFO, handlers=[handler])
-    url = args.broker or console.environ.get("MILLGATE_BROKER", "")
-    if url.startswith(("amqp://", "amqps://")):
+    url = broker_url(args) or ""
+    if url.startswith(_RABBITMQ):
         _serve_rabbitmq(args)
-    elif args.broker and not args.broker.startswith("local:"):
+    elif (args.broker or args.broker_file) and not url.startswith("local:"):
         raise InvalidSettings(
             "brokerd: --broker takes amqp:// or amqps://; other servers need no brokerd"
         )
+    elif args.metrics:
+        raise InvalidSettings("brokerd: --metrics is for a queue on RabbitMQ; remove it")
     else:
         _serve_local(args)
     return EXIT_OK
@@ -62,11 +74,15 @@ def _serve_rabbitmq(args: argparse.Namespace) -> None:
     from millgate.brokers import queue_name
     from millgate.brokers.rabbitmq.brokerd import Brokerd, serve
     from millgate.brokers.rabbitmq.url import parse
+    from millgate.cli.post import Post
 
     console = args.console
     url, queue = target(args)
     how = Brokerd(parse(url, console.environ), queue_name(queue))
-    serve(how, lambda: None, console.clock)
+    post = Post(queue)
+    if args.metrics:
+        post.listen(args.metrics)
+    serve(how, post.take, console.clock)
 
 
 class Lines(logging.Formatter):

@@ -56,13 +56,26 @@ def connected(args: argparse.Namespace) -> Iterator[Broker]:
 def target(args: argparse.Namespace) -> tuple[str, str]:
     """The broker's URL and the queue's name, from flags before variables."""
     console: Console = args.console
-    environ = console.environ
-    url = args.broker or environ.get("MILLGATE_BROKER") or _from_file(console)
+    url = broker_url(args)
     if not url:
         raise InvalidSettings(
             "no broker: give --broker URL or set MILLGATE_BROKER, for example local://"
         )
-    return url, args.queue or environ.get("MILLGATE_QUEUE") or DEFAULT_QUEUE
+    return url, args.queue or console.environ.get("MILLGATE_QUEUE") or DEFAULT_QUEUE
+
+
+def broker_url(args: argparse.Namespace) -> str | None:
+    """The broker's URL, from flags before variables; None: nothing names one. Raises InvalidSettings."""
+    environ = args.console.environ
+    if args.broker:
+        return str(args.broker)
+    flag = getattr(args, "broker_file", None)
+    if flag:
+        return _from_file("--broker-file", flag)
+    if environ.get("MILLGATE_BROKER"):
+        return str(environ["MILLGATE_BROKER"])
+    variable = "MILLGATE_BROKER_FILE"
+    return _from_file(variable, environ[variable]) if environ.get(variable) else None
 
 
 def duration(text: str) -> float:
@@ -81,13 +94,9 @@ def positive(text: str) -> float:
     return seconds
 
 
-def _from_file(console: Console) -> str | None:
-    name = console.environ.get("MILLGATE_BROKER_FILE")
-    if not name:
-        return None
+def _from_file(source: str, name: str) -> str:
     try:
         return Path(name).read_text(encoding="utf-8").strip()
-    except OSError as error:
-        raise InvalidSettings(
-            f"MILLGATE_BROKER_FILE: cannot read {name}: {error.strerror}"
-        ) from error
+    except (OSError, UnicodeDecodeError) as error:
+        said = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise InvalidSettings(f"{source}: cannot read {name}: {said}") from error

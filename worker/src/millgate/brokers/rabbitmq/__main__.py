@@ -14,7 +14,7 @@ def main() -> int:
         os._exit(
             0
         )  # before anything heavy is loaded; the starter waits for this process and has no orphan to reap
-    from millgate.brokers.rabbitmq.brokerd import Brokerd, serve
+    from millgate.brokers.rabbitmq.brokerd import Brokerd, Standing, serve
     from millgate.brokers.rabbitmq.launch import URL
     from millgate.brokers.rabbitmq.url import parse
     from millgate.brokers.served.detached import run
@@ -31,7 +31,12 @@ def main() -> int:
     def started(ready: Callable[[], None]) -> None:
         target = parse(environment()[URL], environment())
         how = Brokerd(target, given.queue, idle=given.idle, patient=False)
-        serve(how, ready, SystemClock())
+
+        def tell(standing: Standing) -> None:
+            if standing is not Standing.AWAY:
+                ready()
+
+        serve(how, tell, SystemClock())
 
     return run(started, given.ready)
 

@@ -13,6 +13,7 @@ import socket
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from enum import StrEnum
 from importlib import metadata
 from logging import getLogger
 from typing import Any, Final
@@ -56,6 +57,17 @@ class Brokerd:
     patient: bool = True
 
 
+class Standing(StrEnum):
+    """Where a brokerd stands."""
+
+    AWAY = "away"  # without a connection
+    WAITING = "waiting"  # for its turn: another process has the queue
+    SERVING = "serving"
+
+
+Tell = Callable[[Standing], None]
+
+
 class Taken(Exception):
     """Another process has the queue."""
 
@@ -63,10 +75,10 @@ class Taken(Exception):
 class Server:
     """One brokerd, over all its connections."""
 
-    def __init__(self, how: Brokerd, clock: Clock, ready: Callable[[], None]) -> None:
+    def __init__(self, how: Brokerd, clock: Clock, tell: Tell) -> None:
         self._how = how
         self._clock = clock
-        self._ready = ready
+        self._tell = tell
         self._names = Names(how.queue)
         self._journal = Journal(self._names)
         self._engine = Engine()
@@ -98,11 +110,12 @@ class Server:
                 self._one_connection()
                 said = ""
             except Taken:
+                self._tell(Standing.WAITING)
                 if not self._how.patient:
-                    self._ready()  # whoever started this one has what it wanted
-                    return
+                    return  # whoever started this one has what it wanted
                 said = self._say_once(said, f"another process serves {self._names.prefix}; waiting")
             except (BrokerUnavailable, *LOST) as error:
+                self._tell(Standing.AWAY)
                 problem = self._explained(error)
                 if not self._how.patient and not self._began_serving:
                     raise problem from error
@@ -133,7 +146,7 @@ class Server:
         try:
             self._hold()
             self._take_over()
-            self._ready()
+            self._tell(Standing.SERVING)
             self._serve()
         finally:
             self._journal.forget_streams()
@@ -278,15 +291,15 @@ class Server:
             log.warning("the snapshot %s was not written; the journals go on", name)
 
 
-def serve(how: Brokerd, ready: Callable[[], None], clock: Clock) -> None:
-    """Serve until SIGTERM or SIGINT; `ready` is called with every taking over.
+def serve(how: Brokerd, tell: Tell, clock: Clock) -> None:
+    """Serve until SIGTERM or SIGINT; `tell` is called with every change of where it stands, and sometimes between.
 
     Raises BrokerRefused and its kinds when what is stored, or the server, is not fit; unless `how.patient`, also
     BrokerUnavailable when there is no server.
     """
     # A long backlog is a heap of small objects without cycles: looking through all of it would stop every caller.
     gc.set_threshold(20_000, 50, 1000)
-    server = Server(how, clock, ready)
+    server = Server(how, clock, tell)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: server.stop())
     server.run()

@@ -12,6 +12,8 @@ from millgate.errors import InvalidSettings
 
 _PORTS: Final = {"amqp": 5672, "amqps": 5671}
 _KNOWN: Final = frozenset({"ca", "cert", "key", "heartbeat", "brokerd"})
+#: Variable that says the same as `?brokerd=`, for processes that are given a URL which they cannot change.
+BROKERD: Final = "MILLGATE_BROKERD"
 _HEARTBEAT: Final = 10
 _LONGEST_HEARTBEAT: Final = 3600
 
@@ -47,8 +49,9 @@ def parse(url: str, environ: Mapping[str, str]) -> Target:
     """The target of an `amqp://` or `amqps://` URL.
 
     Several nodes of one cluster are separated by commas. The path is the virtual host, "/" when there is none. The
-    query may have `heartbeat` (seconds), `brokerd=auto|never` (never: none is started from here), and for amqps `ca`,
-    `cert` and `key` (files). TLS verifies unless the URL ends in `#insecure`. Raises InvalidSettings.
+    query may have `heartbeat` (seconds), `brokerd=auto|never` (never: none is started from here; the variable
+    MILLGATE_BROKERD says the same, and never wins), and for amqps `ca`, `cert` and `key` (files). TLS verifies unless
+    the URL ends in `#insecure`. Raises InvalidSettings.
     """
     parts = urlsplit(url)
     if parts.fragment not in ("", "insecure"):
@@ -68,7 +71,7 @@ def parse(url: str, environ: Mapping[str, str]) -> Target:
         password=unquote(password) if colon else "guest",
         tls=_context(options, environ, parts.fragment == "insecure") if secure else None,
         heartbeat=_heartbeat(options),
-        may_start=_may_start(options),
+        may_start=_may_start(options, environ),
     )
 
 
@@ -109,11 +112,12 @@ def _heartbeat(options: Mapping[str, str]) -> int:
     return int(text)
 
 
-def _may_start(options: Mapping[str, str]) -> bool:
-    word = options.get("brokerd", "auto")
-    if word not in ("auto", "never"):
-        raise InvalidSettings(f"amqp://: ?brokerd={word}: use auto or never")
-    return word == "auto"
+def _may_start(options: Mapping[str, str], environ: Mapping[str, str]) -> bool:
+    asked, set_ = options.get("brokerd"), environ.get(BROKERD)
+    for name, word in (("amqp://: ?brokerd", asked), (BROKERD, set_)):
+        if word not in ("auto", "never", None):
+            raise InvalidSettings(f"{name}={word}: use auto or never")
+    return "never" not in (asked, set_)
 
 
 def _context(

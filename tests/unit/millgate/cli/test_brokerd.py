@@ -1,0 +1,76 @@
+"""What `millgate brokerd` serves, by its flags and variables, and what it refuses before it serves anything."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from millgate.brokers.local import brokerd as local
+from millgate.brokers.rabbitmq import brokerd as rabbitmq
+
+from .conftest import Shell
+
+URL = "amqp://user:hunter2@rabbit.shop.svc/orders"
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """What was asked to be served, in place of serving it."""
+    asked: list[object] = []
+    monkeypatch.setattr(local, "serve", lambda how, *_: asked.append(how))
+    monkeypatch.setattr(rabbitmq, "serve", lambda how, *_: asked.append(how))
+    return asked
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A URL as a mounted Secret holds it."""
+    path = tmp_path / "uri"
+    path.write_text(URL + "\n")
+    return path
+
+
+def test_a_url_from_a_mounted_secret_is_taken_by_flag_or_by_variable(
+    shell: Shell, served: list[object], file: Path
+) -> None:
+    assert shell("brokerd", "--broker-file", str(file), "--queue", "shop.orders") == 0
+    shell.url = ""
+    shell.environ = {"MILLGATE_BROKER_FILE": str(file), "MILLGATE_QUEUE": "shop.orders"}
+    assert shell("brokerd") == 0
+    for how in served:
+        assert isinstance(how, rabbitmq.Brokerd)
+        assert (how.target.vhost, how.queue) == ("orders", "shop.orders")
+        assert how.patient
+        assert how.idle is None
+    assert len(served) == 2
+
+
+def test_without_a_url_it_is_the_local_broker(shell: Shell, served: list[object]) -> None:
+    shell.url = ""
+    assert shell("brokerd") == 0
+    [how] = served
+    assert not isinstance(how, rabbitmq.Brokerd)
+
+
+def test_a_file_that_is_not_there_is_named(shell: Shell, served: list[object]) -> None:
+    assert shell("brokerd", "--broker-file", "/nowhere/uri") == 2
+    assert "--broker-file: cannot read /nowhere/uri: No such file or directory" in shell.err
+    assert served == []
+
+
+def test_a_server_that_needs_no_brokerd_is_refused_from_a_file_too(
+    shell: Shell, served: list[object], file: Path
+) -> None:
+    file.write_text("postgresql://user:hunter2@db/x")
+    assert shell("brokerd", "--broker-file", str(file)) == 2
+    assert "other servers need no brokerd" in shell.err
+    assert "hunter2" not in shell.err
+    assert served == []
+
+
+def test_probes_are_for_a_queue_on_rabbitmq(shell: Shell, served: list[object]) -> None:
+    shell.url = ""
+    assert shell("brokerd", "--metrics", ":8080") == 2
+    assert "--metrics is for a queue on RabbitMQ" in shell.err
+    assert served == []
