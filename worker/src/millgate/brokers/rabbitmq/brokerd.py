@@ -27,7 +27,7 @@ from millgate.brokers.rabbitmq.journal import Journal, write_snapshot
 from millgate.brokers.rabbitmq.lines import Line, Lines, split
 from millgate.brokers.rabbitmq.names import Names
 from millgate.brokers.rabbitmq.records import FORMAT
-from millgate.brokers.rabbitmq.streams import Gone, Streams
+from millgate.brokers.rabbitmq.streams import Streams
 from millgate.brokers.rabbitmq.url import Target
 from millgate.brokers.served.desk import Came, Desk
 from millgate.brokers.served.engine import Engine
@@ -203,11 +203,7 @@ class Server:
             self._heard = monotonic
         for line in self._lines.silent(monotonic):
             self._desk.leave(line)
-        try:
-            self._desk.turn(self._steady.now(), monotonic, came)
-        except Gone:
-            self._journal.restore(self._engine)
-            self._desk.turn(self._steady.now(), monotonic, came)
+        self._desk.turn(self._steady.now(), monotonic, came)
         if self._clock.monotonic() > monotonic + _STALL:
             self._resume()
 

@@ -44,7 +44,8 @@ def connect(target: Target, name: str, clock: Clock, end: float) -> Any:
         if left <= 0:
             break
         try:
-            return _checked(_open(target, address, name, max(left, _SHORTEST)), target)
+            made = _open(target, address, name, max(left, _SHORTEST))
+            return _in_one_write(_checked(made, target))
         except (AuthFailed, TLSFailed, VersionUnsupported):
             raise
         except LOST as error:
@@ -77,6 +78,19 @@ def _open(target: Target, address: Address, name: str, seconds: float) -> Any:
             client_properties={"connection_name": name, "product": "Millgate"},
         )
     )
+
+
+def _in_one_write(connection: Any) -> Any:
+    """Let a message leave in one piece.
+
+    The driver writes its three frames one by one, each a system call and most often a packet: two thirds of what
+    a small message costs both ends. There is no public way to say so; without this one, all works the same.
+    """
+    inner = connection._impl  # noqa: SLF001
+    emit = getattr(inner, "_output_marshaled_frames", None)
+    if emit is not None:
+        inner._output_marshaled_frames = lambda frames: emit([b"".join(frames)])  # noqa: SLF001
+    return connection
 
 
 def _checked(connection: Any, target: Target) -> Any:

@@ -28,16 +28,25 @@ class Dialer:
         self._target = target
         self._queue = queue
         self._clock = clock
+        self._fresh()
+
+    def _fresh(self) -> None:
+        """Begin with nothing: at first, and in a forked child, whose parent's threads may have held the locks."""
+        self._pid = os.getpid()
         self._lock = threading.Lock()
-        self._wire: Wire | None = None
         self._starting = threading.Lock()
+        self._wire: Wire | None = None
 
     def __call__(self, caller: Caller, end: float) -> DialedLine:
         """A link for a call that ends by `end` (monotonic seconds)."""
+        if self._pid != os.getpid():
+            self._fresh()
         return DialedLine(self, self._present(caller, end).line(self._clock))
 
     def close(self) -> None:
         """Close the connection."""
+        if self._pid != os.getpid():
+            return
         with self._lock:
             wire, self._wire = self._wire, None
         if wire is not None:
@@ -46,7 +55,7 @@ class Dialer:
     def _present(self, caller: Caller, end: float) -> Wire:
         with self._lock:
             wire = self._wire
-            if wire is None or wire.ended is not None or wire.pid != os.getpid():
+            if wire is None or wire.ended is not None:
                 soonest = min(end, self._clock.monotonic() + _CONNECT)
                 name = f"millgate {self._queue}"
                 connection = connect(self._target, name, self._clock, soonest)

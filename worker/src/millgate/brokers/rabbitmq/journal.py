@@ -36,6 +36,7 @@ class Journal:
         self._names = names
         self._smallest = self._threshold = smallest
         self._streams: Streams | None = None
+        self._engine = Engine()
         self.head = Head()
         self._number = 0  # of the last entry of this term
         self._size = 0  # bytes in the present journal
@@ -73,7 +74,7 @@ class Journal:
                 f"the stream {gone}, which held a part of this queue, is gone: put it back from a copy, or delete"
                 f" {self._names.head} too, to begin with nothing"
             ) from gone
-        self._whole = True
+        self._engine, self._whole = engine, True
         return engine
 
     def _newest(self) -> Head:
@@ -135,10 +136,17 @@ class Journal:
         """Store records, all or none; on return the server has confirmed them. Raises the driver's errors: then it
         is not known whether they are stored, and the next `take_over` finds out."""
         data = frames.pack_state(list(records_))
+        try:
+            self._store(data)
+        except Gone:
+            self._restore()
+            self._store(data)
+        self._applied.number = self._number
+
+    def _store(self, data: bytes) -> None:
         for entry in records.parts(data, self.head.term, self._number + 1):
             self._put(self.head.journals[-1], entry)
             self._size += len(entry.data)
-        self._applied.number = self._number
 
     def forget_streams(self) -> None:
         """The connection is gone."""
@@ -170,12 +178,12 @@ class Journal:
             if left is not None:
                 self._streams.delete(left)
 
-    def restore(self, engine: Engine) -> None:
-        """Store all of `engine` anew: somebody deleted what was stored."""
+    def _restore(self) -> None:
+        """Store the whole engine anew: somebody deleted what was stored."""
         assert self._streams is not None
         log.error("streams of %s were deleted; storing all of it anew", self._names.prefix)
         self._streams.declare(self._names.head, only_newest=True)
-        term, number, data = self.head.term, self.head.last + 1, engine.dump()
+        term, number, data = self.head.term, self.head.last + 1, self._engine.dump()
         snapshot = self._names.snapshot(term, number)
         write_snapshot(self._streams, snapshot, term, data)
         old, journal = self.head, self._open(number)
@@ -218,7 +226,12 @@ class Journal:
 
     def _say_head(self) -> None:
         entry = Entry(Kind.LAST, self.head.term, self._number + 1, self.head.pack())
-        self._put(self._names.head, entry)
+        try:
+            self._put(self._names.head, entry)
+        except Gone:
+            assert self._streams is not None
+            self._streams.declare(self._names.head, only_newest=True)
+            self._put(self._names.head, entry)
 
     def _put(self, name: str, entry: Entry) -> None:
         if self._streams is None:

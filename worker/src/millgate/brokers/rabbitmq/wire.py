@@ -66,9 +66,10 @@ class Wire:
         self._do(partial(self._publish, number, payload, seconds))
 
     def drop(self, number: str) -> None:
-        """Forget a line."""
-        with self._lock:
-            self._lines.pop(number, None)
+        """Forget a line. A forked child has no say in it."""
+        if self.pid == os.getpid():
+            with self._lock:
+                self._lines.pop(number, None)
 
     def close(self) -> None:
         """End the thread and the connection. A forked child only forgets them."""
@@ -175,13 +176,15 @@ class Line:
 
     def readable(self, other: int, end: float) -> bool:
         """Wait for an answer, for the handle `other`, or for `end`; whether it was the first."""
-        if self._came:
-            return True
         poll = select.poll()
         poll.register(self._bell, select.POLLIN)
         poll.register(other, select.POLLIN)
-        left = max(0.0, end - self._clock.monotonic())
-        return any(handle == self._bell for handle, _ in poll.poll(left * 1000))
+        while not self._came:
+            left = max(0.0, end - self._clock.monotonic())
+            if all(handle != self._bell for handle, _ in poll.poll(left * 1000)):
+                return False
+            self._heard()  # it may have rung for an answer that was taken already
+        return True
 
     def close(self) -> None:
         """Give the line up."""
@@ -202,5 +205,8 @@ class Line:
                     " it goes on by itself"
                 )
             raise BrokerTimeout
+        self._heard()
+
+    def _heard(self) -> None:
         with suppress(BlockingIOError):
             os.eventfd_read(self._bell)

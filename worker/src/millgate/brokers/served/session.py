@@ -26,6 +26,7 @@ from millgate.errors import BrokerRefused, BrokerUnavailable, PayloadTooLarge
 _IDLE: Final = 4  # connections kept when nobody uses them
 _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 1.0
+_SLOW: Final = 10 * 2**20  # bytes a second that a large call may be on its way with
 _GRACE: Final = 2.0  # seconds that an answer to a parked call may be late
 
 #: Makes a link for a caller before a moment (monotonic seconds). Raises what keeps it from doing so.
@@ -138,9 +139,10 @@ class Session:
 
     def _repeat(self, number: int, payload: bytes, end: float) -> Any:
         failures = 0
+        patience = self._patience + len(payload) / _SLOW
         while True:
             try:
-                answer = self._attempt(number, payload, min(end, self._now() + self._patience))
+                answer = self._attempt(number, payload, min(end, self._now() + patience))
             except BrokerUnavailable:
                 failures += 1
                 self._pause(failures, None, end)
