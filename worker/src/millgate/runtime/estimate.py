@@ -9,7 +9,7 @@ AHEAD: Final = 0.05
 #: Most jobs in one frame; two frames may be in a child at once.
 FRAME: Final = 16
 #: Most claims held for one child, those that are still in the supervisor included.
-MOST: Final = 128
+MOST: Final = 256
 _UP, _DOWN = (
     0.5,
     0.1,

@@ -176,3 +176,54 @@ def test_a_snapshot_is_whole_or_refused(tmp_path: Path) -> None:
         path.write_bytes(damaged)
         with pytest.raises(BrokerRefused):
             snapshot.read(path)
+
+
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The files that are brought on the disk from now on."""
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fdatasync", synced.append)
+    return synced
+
+
+def test_what_need_not_be_on_the_disk_at_once_is_brought_there_by_the_next_sync(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced = counted(monkeypatch)
+    journal.append([b"one"], on_disk=False)
+    assert (synced, journal.unsynced) == ([], True)
+    journal.sync()
+    journal.sync()
+    assert (len(synced), journal.unsynced) == (1, False)
+    journal.append([b"two"], on_disk=False)
+    journal.append([b"three"])  # takes along what came before it
+    assert (len(synced), journal.unsynced) == (2, False)
+
+
+def test_nothing_is_left_behind_in_a_journal_that_is_followed_by_another(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced = counted(monkeypatch)
+    journal.append([b"one"], on_disk=False)
+    journal.rotate()
+    assert (len(synced), journal.unsynced) == (1, False)
+    journal.append([b"two"], on_disk=False)
+    journal.close()
+    assert len(synced) == 2
+
+
+def test_a_disk_that_refuses_a_sync_is_told_of_and_asked_again(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(_handle: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    journal.append([b"one"], on_disk=False)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fdatasync", refuse)
+        journal.sync()
+        assert journal.unsynced
+        with pytest.raises(BrokerUnavailable):
+            journal.append([b"two"])
+    assert "cannot store anything" in caplog.text
+    journal.append([b"three"])
+    assert not journal.unsynced

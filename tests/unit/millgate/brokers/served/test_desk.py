@@ -222,7 +222,7 @@ def test_verbs_that_nobody_knows_and_arguments_that_make_no_sense_are_refused(
 
 
 @pytest.mark.parametrize("one_host", [True, False])
-def test_who_works_on_what_is_kept_through_a_power_cut_only_where_workers_outlive_it(
+def test_what_workers_say_is_on_the_disk_at_once_only_where_they_outlive_a_power_cut(
     one_host: bool,
 ) -> None:
     office = Office(one_host=one_host)
@@ -233,5 +233,7 @@ def test_who_works_on_what_is_kept_through_a_power_cut_only_where_workers_outliv
     assert office.journal.synced == [True, not one_host, not one_host]
     ack = values.from_settlement(Ack(Claim(*claim).ref))
     office.do("w", "claim", worker, values.from_ask(Ask(n=1)), [ack])
+    assert office.journal.synced[-1] is not one_host
+    office.publish(1)
     assert office.journal.synced[-1]
-    assert len(office.journal.kept) == 4
+    assert len(office.journal.kept) == 5

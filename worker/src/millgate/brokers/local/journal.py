@@ -50,6 +50,7 @@ class Journal:
         self._end = 0  # bytes that are known to be stored
         self._chain = 0
         self._failing = False
+        self._unsynced = False
 
     def snapshot(self) -> bytes | None:
         """The newest snapshot's data. Raises SchemaTooNew, BrokerRefused."""
@@ -80,7 +81,8 @@ class Journal:
             raise BrokerRefused(f"cannot write in {self.folder}: {error.strerror}") from error
 
     def append(self, records: Sequence[bytes], *, on_disk: bool = True) -> None:
-        """Store records, all or none: on the disk itself, or (not `on_disk`) where they outlive this process only.
+        """Store records, all or none: on the disk itself, or (not `on_disk`) where they outlive this process only until
+        `sync` is called.
 
         Raises BrokerUnavailable: nothing is stored.
         """
@@ -96,6 +98,7 @@ class Journal:
                 done += os.pwrite(self._file, data[done:], self._end + done)
             if on_disk:
                 os.fdatasync(self._file)
+            self._unsynced = not on_disk
         except OSError as error:
             # What is left behind cannot be read as records: the next ones' checksums do not follow from it.
             with suppress(OSError):
@@ -106,6 +109,22 @@ class Journal:
         if self._failing:
             self._failing = False
             log.info("the journal in %s can be written again", self.folder)
+
+    @property
+    def unsynced(self) -> bool:
+        """Whether records are not on the disk yet."""
+        return self._unsynced
+
+    def sync(self) -> None:
+        """Bring on the disk what is not there yet. A disk that refuses is told of in the log, and asked again by the
+        next `append` that has to be on it."""
+        if self._unsynced:
+            self._unsynced = False
+            try:
+                os.fdatasync(self._file)
+            except OSError as error:
+                self._unsynced = True
+                self._refusal(error)
 
     @property
     def due(self) -> bool:
@@ -132,6 +151,7 @@ class Journal:
 
     def close(self) -> None:
         """Close the file and let the folder go."""
+        self.sync()
         for handle in (self._file, self._lock):
             if handle >= 0:
                 os.close(handle)
@@ -141,6 +161,9 @@ class Journal:
         path = self.folder / f"journal-{number:010}"
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
+            if self._unsynced:  # what follows in the next file was answered later
+                os.fdatasync(self._file)
+                self._unsynced = False
             os.pwrite(handle, _HEAD.pack(_MAGIC, snapshot.FORMAT), 0)
             os.fsync(handle)
             snapshot.sync_folder(self.folder)

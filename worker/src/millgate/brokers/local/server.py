@@ -28,6 +28,7 @@ CONNECTIONS: Final = 1000
 _STALL: Final = 30.0  # seconds that a peer may leave an answer unread
 _DEAF: Final = 1.0  # seconds without new connections after one could not be accepted
 _ACCEPTS: Final = 64  # new connections in one turn
+_SYNC: Final = 0.01  # seconds after which what only workers said is on the disk
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 
 log = getLogger("millgate.brokers.local")
@@ -63,6 +64,7 @@ class Server:
         self._stopping = False
         self._writing = False  # a snapshot is on its way
         self._deaf_until: float | None = None
+        self._sync_at: float | None = None
         self._began = clock.monotonic()
         self._selector.register(listener, _READ, self._accept)
 
@@ -100,6 +102,7 @@ class Server:
         self._desk.turn(self._steady.now(), monotonic, came)
         self._drop_stalled(monotonic)
         self._hear_again(monotonic)
+        self._consider_sync(monotonic)
         self._consider_snapshot()
 
     def _patience(self) -> float | None:
@@ -108,7 +111,7 @@ class Server:
         monotonic = self._clock.monotonic()
         wait = self._desk.wake_in(self._steady.now(), monotonic)
         ends = [connection.since + self._limit(connection) for connection in self._watched]
-        ends += [self._deaf_until] if self._deaf_until is not None else []
+        ends += [at for at in (self._deaf_until, self._sync_at) if at is not None]
         for end in ends:
             left = max(0.0, end - monotonic)
             wait = left if wait is None else min(wait, left)
@@ -230,6 +233,16 @@ class Server:
             "journal": self._journal is not None,
             "connections": len(self._connections),
         }
+
+    def _consider_sync(self, monotonic: float) -> None:
+        journal = self._journal
+        if journal is None or not journal.unsynced:
+            self._sync_at = None
+        elif self._sync_at is None:
+            self._sync_at = monotonic + _SYNC
+        elif monotonic >= self._sync_at:
+            self._sync_at = None
+            journal.sync()
 
     def _consider_snapshot(self) -> None:
         journal = self._journal

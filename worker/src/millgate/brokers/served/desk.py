@@ -21,7 +21,8 @@ from millgate.errors import BrokerError, BrokerUnavailable, UnsupportedByBroker
 _WAIT_FOR_WORK: Final = "wait_for_work"
 _WAIT: Final = "wait"
 _SERVER: Final = "server"
-_SETTLEMENTS: Final = 2  # the place of what a claim settles, among its arguments
+#: What workers say while they work.
+_WORKERS: Final = frozenset({"register", "claim", "settle", "extend", "progress"})
 #: Seconds after which all are woken for what the few that were woken have left.
 _SECOND_LOOK: Final = 0.2
 _SOON: Final = 0.001
@@ -231,11 +232,7 @@ class Desk:
 
 
 def _of_workers_only(came: Came) -> bool:
-    """Whether a call changes nothing but who works on what: on one host, that ends when the host does.
-
-    After a power cut no worker is left that a claim could be kept from; that it was made need not be known.
+    """Whether a call only says who works on what and how it went. On one host that ends when the host does: after a
+    power cut no worker is left that a claim could be kept from, and what ended in the last moments runs again.
     """
-    call = came.call
-    if call.verb == "claim":
-        return not (len(call.args) > _SETTLEMENTS and call.args[_SETTLEMENTS])
-    return call.verb in ("register", "extend")
+    return came.call.verb in _WORKERS
