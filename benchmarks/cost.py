@@ -17,7 +17,7 @@ from pathlib import Path
 from benchmarks.servers import server
 from millgate.app import App
 from millgate.brokers import open_broker
-from millgate.runtime.guardian import Deadlines
+from millgate.runtime.deadlines import Deadlines
 from millgate.runtime.rss import rss_of
 from millgate.runtime.worker import Worker
 from millgate.settings import WorkerSettings

@@ -7,10 +7,19 @@ from typing import Any
 
 import pytest
 
+from millgate.runtime.rss import rss_of
 from support.bench import every_broker
 from support.wait import eventually
 
 MEGABYTE = 2**20
+BARE = """
+from millgate import App
+app = App("memory://")
+
+@app.task(name="nothing")
+def nothing():
+    pass
+"""
 
 
 def reasons(worker: Any) -> list[str]:
@@ -125,3 +134,20 @@ def test_children_go_first_when_the_kernel_must_choose(bench: Any) -> None:
 
     own = score(worker.supervisor)
     assert {score(pid) for pid in worker.children} == {min(1000, own + 500)}
+
+
+def test_its_processes_are_small_before_any_task(bench: Any, tmp_path: Path) -> None:
+    (tmp_path / "bare.py").write_text(BARE, encoding="utf-8")
+    worker = bench.ready(app="bare:app", cwd=tmp_path, children=1)
+    [child] = worker.children
+    sizes = {
+        name: (rss_of(pid) or 0) / MEGABYTE
+        for name, pid in (
+            ("guardian", worker.guardian),
+            ("supervisor", worker.supervisor),
+            ("child", child),
+        )
+    }
+    assert 5 < sizes["guardian"] < 11
+    assert 5 < sizes["supervisor"] < 45
+    assert 5 < sizes["child"] < 14

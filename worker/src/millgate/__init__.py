@@ -5,9 +5,10 @@ The names below are imported when they are first used, so that `import millgate`
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
-
+TYPE_CHECKING = False  # typing's own would cost the worker's guardian a megabyte
 if TYPE_CHECKING:
+    from typing import Any, Final
+
     from millgate.app import App
     from millgate.context import Context, current
     from millgate.errors import (

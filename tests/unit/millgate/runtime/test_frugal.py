@@ -8,7 +8,7 @@ import sys
 PROGRAM = """
 import sys
 from millgate.runtime.frugal import put_off
-put_off("inspect")
+put_off("inspect", "copy")
 import dataclasses
 assert "ast" not in sys.modules
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -20,6 +20,9 @@ from inspect import signature
 assert str(signature(Point)) == "(x: 'int' = 0) -> None" or str(signature(Point)) == "(x: int = 0) -> None"
 assert inspect.isclass(Point)
 assert "ast" in sys.modules
+assert "weakref" not in sys.modules
+from copy import deepcopy
+assert deepcopy([Point(1)]) == [Point(1)]
 assert sys.modules["inspect"].__file__.endswith("inspect.py")
 """
 

@@ -9,10 +9,10 @@ from millgate.clock import Clock
 from millgate.errors import NotDecodable
 from millgate.outcome import Cancelled, Interrupted, Raised, Reason
 from millgate.runtime import wire
+from millgate.runtime.deadlines import Deadlines
 from millgate.runtime.desk import Desk
 from millgate.runtime.dispatch import Dispatcher
 from millgate.runtime.estimate import Runtimes
-from millgate.runtime.guardian import Deadlines
 from millgate.runtime.handle import Child, Phase
 from millgate.runtime.ledger import Ledger, Run
 from millgate.runtime.overtime import Overtime

@@ -1,4 +1,4 @@
-"""The first process of a worker: forks the supervisor, passes signals on, reaps, and ends every tree that is left over.
+"""The first process of a worker: forks the supervisor, then becomes the small program that watches over it.
 
 It runs no user code, speaks to no broker and holds no thread, so that nothing but SIGKILL ends it; and when it is
 killed, the supervisor notices at once. In a pod it is PID 1.
@@ -6,87 +6,39 @@ killed, the supervisor notices at once. In a pod it is PID 1.
 
 from __future__ import annotations
 
-import mmap
 import os
 import signal
 import socket
+import sys
 from collections.abc import Callable
-from typing import Final
 
-from millgate.clock import Clock, SystemClock
-from millgate.runtime.processes import become_subreaper, children_of, kill_tree, reap, sweep
-
-_PASSED_ON: Final = (
-    signal.SIGTERM,
-    signal.SIGINT,
-    signal.SIGHUP,
-    signal.SIGQUIT,
-    signal.SIGUSR1,
-    signal.SIGUSR2,
-)
-#: Seconds between two looks at the trees' deadlines: an eighth of the shortest lease there can be.
-_LOOK: Final = 0.125
-_NANO: Final = 1_000_000_000
-#: Children that can be watched over.
-ROWS: Final = 255
+from millgate.runtime import sentinel
+from millgate.runtime.deadlines import Deadlines
+from millgate.runtime.processes import become_subreaper, children_of
 
 
-class Deadlines:
-    """A page with a pid and a deadline (monotonic) for each child: whoever has not moved it on by then is frozen."""
+def guard(supervise: Callable[[socket.socket, Deadlines], int]) -> int:
+    """Fork; the fork runs `supervise(link, deadlines)` and exits with its answer, which becomes this process's too.
 
-    def __init__(self) -> None:
-        self._map = mmap.mmap(-1, 4096)
-        self._words = memoryview(self._map).cast("Q")
-
-    def set(self, row: int, pid: int, deadline: float) -> None:
-        """Watch over `pid` until its row is cleared or moved on."""
-        if row < ROWS:
-            self._words[2 * row] = 0  # never a pid beside another one's deadline
-            self._words[2 * row + 1] = int(deadline * _NANO)
-            self._words[2 * row] = pid
-
-    def move(self, row: int, deadline: float) -> None:
-        """Put off the deadline of a row."""
-        if row < ROWS:
-            self._words[2 * row + 1] = int(deadline * _NANO)
-
-    def clear(self, row: int) -> None:
-        """Watch over this row no more."""
-        if row < ROWS:
-            self._words[2 * row] = 0
-
-    def passed(self, now: float) -> list[tuple[int, int]]:
-        """Rows and pids whose deadline has passed."""
-        words, mark = self._words, int(now * _NANO)
-        return [
-            (row, words[2 * row])
-            for row in range(ROWS)
-            if words[2 * row] and words[2 * row + 1] < mark
-        ]
-
-
-def guard(supervise: Callable[[socket.socket, Deadlines], int], clock: Clock | None = None) -> int:
-    """Fork; the fork runs `supervise(link, deadlines)` and exits with its answer, which is this call's answer too.
-
-    `link` reads as ended when the guardian is gone. Never returns in the fork.
+    `link` reads as ended when the guardian is gone. Never returns in the fork, and here only where the program of
+    this process cannot be replaced.
     """
-    clock = clock or SystemClock()
     deadlines = Deadlines()
     before = frozenset(children_of(os.getpid()))  # somebody else's: not swept
     become_subreaper()
     mine, theirs = socket.socketpair()
-    waited = {signal.SIGCHLD, *_PASSED_ON}
-    signal.pthread_sigmask(signal.SIG_BLOCK, waited)
+    signal.pthread_sigmask(signal.SIG_BLOCK, sentinel.WAITED)
     supervisor = os.fork()
     if supervisor == 0:
-        _run_supervisor(supervise, mine, theirs, deadlines, waited)
+        _run_supervisor(supervise, mine, theirs, deadlines)
     theirs.close()
-    status = _watch(supervisor, before, deadlines, clock)
-    sweep(before)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, waited)
+    mine.set_inheritable(True)  # it stays open for as long as this process lives
+    _flush()
+    sentinel.become(supervisor, deadlines, before)
+    code = sentinel.watch(supervisor, deadlines, before)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, sentinel.WAITED)
     mine.close()
-    code = os.waitstatus_to_exitcode(status)
-    return code if code >= 0 else 128 - code
+    return code
 
 
 def _run_supervisor(
@@ -94,17 +46,15 @@ def _run_supervisor(
     mine: socket.socket,
     theirs: socket.socket,
     deadlines: Deadlines,
-    waited: set[signal.Signals],
 ) -> None:
     code = 70  # what sysexits calls an internal error
     try:
         mine.close()
-        os.setpgid(
-            0, 0
-        )  # the terminal's signals reach the guardian alone, which passes each on once
+        # the terminal's signals reach the guardian alone, which passes each on once
+        os.setpgid(0, 0)
         for number in (signal.SIGINT, signal.SIGTERM):  # until the worker is there to drain
             signal.signal(number, signal.default_int_handler)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, waited)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, sentinel.WAITED)
         code = supervise(theirs, deadlines)
     except KeyboardInterrupt:
         code = 0  # nothing was claimed yet: this is a drain too
@@ -120,30 +70,8 @@ def _run_supervisor(
 
 
 def _flush() -> None:
-    import sys
-
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
         except (OSError, ValueError):
             continue
-
-
-def _watch(supervisor: int, before: frozenset[int], deadlines: Deadlines, clock: Clock) -> int:
-    """Until the supervisor has ended; answers its status."""
-    waited = {signal.SIGCHLD, *_PASSED_ON}
-    mine = before | {supervisor}
-    while True:
-        received = signal.sigtimedwait(waited, _LOOK)
-        if received is not None and received.si_signo != signal.SIGCHLD:
-            os.kill(supervisor, received.si_signo)
-        status = reap(supervisor, block=False)
-        if status is not None:
-            return status
-        for row, pid in deadlines.passed(clock.monotonic()):
-            kill_tree(pid)  # its supervisor is frozen: somebody else may have its work by now
-            deadlines.clear(row)
-        if received is not None:
-            for pid in before:
-                reap(pid, block=False)
-            sweep(mine)

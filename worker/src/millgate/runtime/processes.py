@@ -6,11 +6,15 @@ falls to the supervisor only when the child has died. So a stranger among one's 
 
 from __future__ import annotations
 
-import importlib
 import os
-import signal
-from collections.abc import Collection, Iterable
-from typing import Final
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal
+    from collections.abc import Collection, Iterable
+    from typing import Final
+else:
+    import _signal as signal  # the guardian is small: it imports this, and no enum or typing
 
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_CHILD_SUBREAPER: Final = 36
@@ -21,7 +25,7 @@ _OWN_LINKS: Final = 2
 
 def _prctl(option: int, value: int) -> None:
     # the core of ctypes: the package around it would cost every child half a megabyte
-    core = importlib.import_module("_ctypes")
+    core = __import__("_ctypes")
     function = core.dlsym(core.dlopen(None, 0), "prctl")
     if core.call_function(function, (option, value, 0, 0, 0)) != 0:
         raise OSError(f"prctl({option}, {value}) failed")
@@ -147,6 +151,8 @@ def prefer_for_oom(pid: int, above: int) -> int:
 
 def describe_status(status: int) -> str:
     """An exit status in words: "exit code 3", "SIGKILL"."""
+    import signal
+
     code = os.waitstatus_to_exitcode(status)
     if code >= 0:
         return f"exit code {code}"

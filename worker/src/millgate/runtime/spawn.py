@@ -23,7 +23,7 @@ _F_SETPIPE_SZ: Final = 1031
 _OUTPUT_PIPE: Final = 2**20
 _PROGRAM: Final = (
     "import sys; sys.path.append(sys.argv[1]);"
-    " from millgate.runtime.frugal import put_off; put_off('inspect');"
+    " from millgate.runtime.frugal import put_off; put_off('inspect', 'copy');"
     " from millgate.runtime.{0} import main; main(*map(int, sys.argv[2:]))"
 )
 

@@ -28,11 +28,11 @@ from millgate.queues import Subscription
 from millgate.runtime import wire
 from millgate.runtime.cgroup import Cgroup, find
 from millgate.runtime.connection import Connection, url_source
+from millgate.runtime.deadlines import Deadlines
 from millgate.runtime.desk import Desk
 from millgate.runtime.dispatch import Dispatcher
 from millgate.runtime.estimate import Runtimes
 from millgate.runtime.floor import Floor
-from millgate.runtime.guardian import Deadlines
 from millgate.runtime.health import Answers, Health
 from millgate.runtime.identity import ceilings_of, info_of, own_name, wants_json
 from millgate.runtime.intake import Intake
