@@ -14,6 +14,7 @@ from node.debian import Recipe
 USER = 10002
 POSTGRES = "localhost/millgate-postgres:1"
 REDIS = "localhost/millgate-redis:1"
+RABBITMQ = "localhost/millgate-rabbitmq:1"
 # the compiler of queries, and the database cluster that the package makes: half of the image
 UNUSED = (
     "usr/lib/*/libLLVM*",
@@ -45,6 +46,26 @@ REDIS_START = """\
 set -eu
 exec redis-server --bind '*' --protected-mode no --dir /data --requirepass "${REDIS_PASSWORD:-}" "$@"
 """
+RABBITMQ_START = """\
+#!/bin/sh
+# One node in /data, for the user millgate with the password that RABBITMQ_PASSWORD holds; its log is the pod's.
+set -eu
+: "${RABBITMQ_PASSWORD:?set it to the password of the user millgate}"
+cat >/tmp/rabbitmq.conf <<END
+listeners.tcp.default = 5672
+default_user = millgate
+default_pass = $RABBITMQ_PASSWORD
+default_permissions.configure = .*
+default_permissions.read = .*
+default_permissions.write = .*
+END
+export RABBITMQ_NODENAME=rabbit@localhost RABBITMQ_CONFIG_FILE=/tmp/rabbitmq RABBITMQ_CONF_ENV_FILE=/tmp/absent
+export RABBITMQ_MNESIA_BASE=/data/mnesia RABBITMQ_LOG_BASE=/tmp/log RABBITMQ_LOGS=-
+export RABBITMQ_ENABLED_PLUGINS_FILE=/tmp/plugins RABBITMQ_ALLOW_INPUT=1
+export RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=-noinput
+mkdir -p /tmp/log
+exec /usr/lib/rabbitmq/bin/rabbitmq-server "$@"
+"""
 
 
 def postgres(say: Say) -> Path:
@@ -55,6 +76,12 @@ def postgres(say: Say) -> Path:
 def redis(say: Say) -> Path:
     """The archive of REDIS: port 6379, password from REDIS_PASSWORD."""
     return debian.make(_recipe(REDIS, ("redis-server",), "redis", REDIS_START), say)
+
+
+def rabbitmq(say: Say) -> Path:
+    """The archive of RABBITMQ: port 5672, user millgate, password from RABBITMQ_PASSWORD."""
+    packages = ("rabbitmq-server",)
+    return debian.make(_recipe(RABBITMQ, packages, "rabbitmq", RABBITMQ_START), say)
 
 
 def _recipe(reference: str, names: tuple[str, ...], user: str, start: str) -> Recipe:

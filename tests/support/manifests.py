@@ -64,6 +64,22 @@ WRONG: tuple[Wrong, ...] = (
         "local is for broker.type Local",
     ),
     Wrong(
+        "RabbitMQ without a connection",
+        a_task_queue(broker={"type": "RabbitMQ", "rabbitmq": {"replicas": 3}}),
+        "needs connection.secretRef.name",
+    ),
+    Wrong(
+        "brokerd for a broker that has none",
+        a_task_queue(
+            broker={
+                "type": "Redis",
+                "connection": {"secretRef": {"name": "cache"}},
+                "rabbitmq": {"replicas": 1},
+            }
+        ),
+        "rabbitmq is for broker.type RabbitMQ",
+    ),
+    Wrong(
         "amounts in the wrong order",
         a_task_queue(workers=workers(memory={"maxRSS": "1Gi", "hardMaxRSS": "600Mi"})),
         "maxRSS must be below hardMaxRSS",
@@ -167,6 +183,17 @@ MALFORMED: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("memory without sense", a_task_queue(workers=workers(memory={"maxRSS": "lots"})), "maxRSS"),
     ("an app without attribute", a_task_queue(workers=workers(app="hello.tasks")), "app"),
     ("a broker that is no broker", a_task_queue(broker={"type": "Kafka"}), "type"),
+    (
+        "nobody to serve a queue on RabbitMQ",
+        a_task_queue(
+            broker={
+                "type": "RabbitMQ",
+                "connection": {"secretRef": {"name": "rabbit"}},
+                "rabbitmq": {"replicas": 0},
+            }
+        ),
+        "replicas",
+    ),
     ("a priority out of range", a_topic(priority=10), "priority"),
     ("a Topic without queue", a_topic(queueRef=None), "queueRef"),
     ("workers without image", a_task_queue(workers={"app": "a:b"}), "image"),

@@ -38,6 +38,7 @@ FINALIZER: Final = f"{GROUP}/cleanup"
 # --- what a pod finds inside ---------------------------------------------------------------------
 
 CONTAINER: Final = "worker"
+BROKERD: Final = "brokerd"  # the container of a broker pod
 BROKER_DIR: Final = "/etc/millgate/broker"  # the connection Secret's keys, a file each
 KEY_DIR: Final = "/etc/millgate/local"  # the key of a Local broker
 KEY_FILE: Final = f"{KEY_DIR}/key"
@@ -59,7 +60,8 @@ def workers(queue: str) -> str:
 
 
 def brokerd(queue: str) -> str:
-    """The StatefulSet, Service, Secret and network policy of a queue's Local broker."""
+    """The StatefulSet, Service, Secret and network policy of a queue's Local broker; on RabbitMQ the Deployment,
+    disruption budget and network policy of its brokerd."""
     return f"{queue}-broker"
 
 

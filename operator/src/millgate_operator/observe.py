@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from typing import Any, Final
+from urllib.parse import parse_qsl, urlsplit
 
 from millgate_operator import names
 from millgate_operator.cluster import DEPLOYMENT, POD, SECRET, TOPIC, Cluster
@@ -25,7 +27,15 @@ _URLS: Final[dict[str, tuple[tuple[str, ...], str, str]]] = {
         "Redis",
         "redis://user:password@host:6379/0",
     ),
+    "RabbitMQ": (
+        ("amqp://", "amqps://"),
+        "RabbitMQ",
+        "amqp://user:password@host/vhost",
+    ),
 }
+
+_PORT: Final = re.compile(r":\d*\Z")
+_SHORT: Final = re.compile(r"(?!localhost\Z)[A-Za-z][A-Za-z0-9_-]*\Z")
 
 
 def topics_of(cluster: Cluster, namespace: str, queue: str) -> list[dict[str, Any]]:
@@ -56,7 +66,15 @@ def connection(cluster: Cluster, queue: TaskQueue, settings: OperatorSettings) -
         )
     url = files[key].decode("utf-8", "replace").strip()
     _check_scheme(queue, name, key, url)
+    if queue.spec.broker.type == "RabbitMQ":
+        url = _only_calling(url)
     return Connection(url, files, secret["metadata"]["resourceVersion"])
+
+
+def _only_calling(url: str) -> str:
+    """The URL for somebody who starts no brokerd: there are pods for that."""
+    base, mark, fragment = url.partition("#")
+    return f"{base}{'&' if '?' in base else '?'}brokerd=never{mark}{fragment}"
 
 
 def _check_scheme(queue: TaskQueue, secret: str, key: str, url: str) -> None:
@@ -86,6 +104,43 @@ def _files(secret: dict[str, Any]) -> dict[str, bytes]:
         return {key: base64.b64decode(value) for key, value in (secret.get("data") or {}).items()}
     except binascii.Error as error:
         raise Blocked("SecretInvalid", f"Secret {secret['metadata']['name']}: {error}") from error
+
+
+def out_of_reach(
+    cluster: Cluster, queue: TaskQueue, connection: Connection, settings: OperatorSettings
+) -> str:
+    """What may keep a broker from answering, beside what its driver says; empty: nothing that is known here."""
+    meta, words = queue.meta, []
+    if meta.namespace != settings.namespace and queue.spec.broker.connection is not None:
+        words += [
+            f"pods of namespace {meta.namespace} find {host}, the operator in {settings.namespace} does not: write "
+            f"{host}.{meta.namespace}.svc in the Secret, which is good everywhere"
+            for host in short_hosts(connection.url)
+        ]
+    if queue.spec.broker.type == "RabbitMQ":
+        words += _brokerd_trouble(cluster, meta.namespace, meta.name)
+    return "; ".join(words)
+
+
+def short_hosts(url: str) -> list[str]:
+    """The hosts of a URL that mean something in one namespace only: names without a dot."""
+    parts = urlsplit(url)
+    listed = parts.netloc.rpartition("@")[2].split(",")
+    listed += [value for name, value in parse_qsl(parts.query) if name == "host"]
+    return [host for text in listed if _SHORT.match(host := _PORT.sub("", text))]
+
+
+def _brokerd_trouble(cluster: Cluster, namespace: str, queue: str) -> list[str]:
+    name = names.brokerd(queue)
+    deployment = cluster.get(DEPLOYMENT, namespace, name)
+    if deployment is None:
+        return [f"the Deployment {name} of its brokerd is not there yet"]
+    pods = cluster.list(POD, namespace, labels=names.selector_text(queue, names.BROKER))
+    view = workers_view(deployment, [pod_view(pod, names.BROKERD) for pod in pods])
+    if view.ready:
+        return []
+    ill = [f"pod {pod.name}: {pod.detail}" for pod in view.pods if pod.detail][:1]
+    return [f"of brokerd's Deployment {name}, 0 of {view.desired} are ready", *ill]
 
 
 def workers(cluster: Cluster, namespace: str, queue: str) -> tuple[WorkersView, str] | None:

@@ -39,6 +39,7 @@ class BrokerView:
     schema: int | None = None
     revision: int | None = None
     stats: Stats | None = None
+    brokerd: str = ""  # the pod that serves a queue on RabbitMQ
     trouble: Trouble | None = None
 
 

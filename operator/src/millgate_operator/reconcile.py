@@ -107,6 +107,8 @@ def _see(context: Context, key: Key, queue: TaskQueue, topics: list[Topic]) -> S
     else:
         seen = replace(seen, secret_version=connection.version)
         view, trouble = _attempt(lambda: _program(context, key, queue, resolved, connection))
+        if trouble is not None and trouble.passing:
+            trouble = _explained(context, queue, connection, trouble)
         seen = replace(seen, broker=view or BrokerView(trouble=trouble))
         _enter(context, key, queue, resolved, connection)
     found, _ = _attempt(lambda: observe.workers(context.cluster, *key))
@@ -116,6 +118,15 @@ def _see(context: Context, key: Key, queue: TaskQueue, topics: list[Topic]) -> S
         workers=found[0] if found else None,
         decision=state.decision if state else None,
     )
+
+
+def _explained(
+    context: Context, queue: TaskQueue, connection: Connection, trouble: Trouble
+) -> Trouble:
+    words, _ = _attempt(
+        lambda: observe.out_of_reach(context.cluster, queue, connection, context.settings)
+    )
+    return replace(trouble, message=f"{trouble.message}; {words}") if words else trouble
 
 
 def _attempt(call: Callable[[], T]) -> tuple[T | None, Trouble | None]:
@@ -135,6 +146,7 @@ def _apply(context: Context, queue: TaskQueue, resolved: Resolved) -> None:
         _ensure_key(context, queue)
     policies = {policy.name: policy for policy in resolved.topics.values()}
     initial = _initial(scaling_policy(queue, policies))
+    pool = names.workers(queue.meta.name)
     wishes = broker_objects(queue, context.settings)
     troubles: list[Blocked | RetryLater] = []
     try:
@@ -143,7 +155,7 @@ def _apply(context: Context, queue: TaskQueue, resolved: Resolved) -> None:
         troubles.append(error)
     for wish in wishes:
         try:
-            if wish["kind"] == "Deployment":
+            if wish["kind"] == "Deployment" and wish["metadata"]["name"] == pool:
                 context.applier.apply_deployment(wish, initial)
             else:
                 context.applier.apply(wish)
@@ -188,7 +200,10 @@ def _program(
     if resolved.refused:
         policies += _kept(resolved, broker.configuration().topics)
     revision = broker.configure(policies, resolved.queue, replace=True)
-    return BrokerView(server.endpoint, server.version, server.schema, revision, broker.stats())
+    brokerd = str(server.detail.get("host", "")) if server.kind == "rabbitmq" else ""
+    return BrokerView(
+        server.endpoint, server.version, server.schema, revision, broker.stats(), brokerd
+    )
 
 
 def _kept(resolved: Resolved, stored: Any) -> list[TopicPolicy]:

@@ -283,6 +283,7 @@ def _broker(seen: Seen) -> dict[str, Any]:
         "serverVersion": broker.version,
         "schemaVersion": broker.schema,
         "queue": seen.queue.broker_queue,
+        "brokerd": broker.brokerd,
         "secretResourceVersion": seen.secret_version,
     }
     return {name: value for name, value in found.items() if value not in ("", None)}

@@ -244,3 +244,9 @@ def test_only_news_are_worth_an_event() -> None:
     assert [one.reason for one in changes([no("Ready", "B", "x")], [before])] == ["B"]
     assert [one.reason for one in changes([yes("Ready", "Ready")], [before])] == ["Ready"]
     assert changes([yes("Accepted", "Accepted")], []) == [], "a good beginning is no news"
+
+
+def test_the_pod_that_serves_a_queue_on_rabbitmq_is_named() -> None:
+    met = BrokerView("amqp://rabbit/", "4.0.5", 1, 41, Stats(), brokerd="hello-broker-x")
+    assert queue_fields(seen(broker=met))["broker"]["brokerd"] == "hello-broker-x"
+    assert "brokerd" not in queue_fields(seen())["broker"]

@@ -9,7 +9,8 @@ from millgate_operator.desired.brokerd import key_secret, service, stateful_set
 from millgate_operator.desired.config import config_map
 from millgate_operator.desired.deployment import deployment
 from millgate_operator.desired.disruption import disruption_budget
-from millgate_operator.desired.network import broker_policy, worker_policy
+from millgate_operator.desired.network import broker_policy, brokerd_policy, worker_policy
+from millgate_operator.desired.rabbitmq import brokerd_budget, brokerd_deployment
 from millgate_operator.settings import OperatorSettings
 from millgate_operator.spec import TaskQueue
 
@@ -28,10 +29,15 @@ KINDS = (
 
 
 def broker_objects(queue: TaskQueue, settings: OperatorSettings) -> list[dict[str, Any]]:
-    """What a Local broker needs beside its key; nothing for the others."""
-    if queue.spec.broker.type != "Local":
-        return []
-    return [service(queue), broker_policy(queue), stateful_set(queue, settings)]
+    """What a Local broker needs beside its key, and a queue on RabbitMQ; nothing for the others."""
+    match queue.spec.broker.type:
+        case "Local":
+            return [service(queue), broker_policy(queue), stateful_set(queue, settings)]
+        case "RabbitMQ":
+            budget = brokerd_budget(queue)
+            made = [brokerd_policy(queue), *([] if budget is None else [budget])]
+            return [*made, brokerd_deployment(queue, settings)]
+    return []
 
 
 def worker_objects(queue: TaskQueue) -> list[dict[str, Any]]:

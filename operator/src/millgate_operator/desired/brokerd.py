@@ -82,7 +82,7 @@ def _container(queue: TaskQueue, settings: OperatorSettings) -> dict[str, Any]:
     resources = local.resources if local else None
     listen = f"0.0.0.0:{names.BROKERD_PORT}"
     return {
-        "name": "brokerd",
+        "name": names.BROKERD,
         "image": settings.broker_image,
         "imagePullPolicy": settings.broker_pull_policy,
         "command": ["millgate", "brokerd"],

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from millgate_operator import names
 from millgate_operator.desired.objects import an_object
 from millgate_operator.spec import TaskQueue, worker_settings
+
+#: Read by clients of RabbitMQ beside the URL, which is the user's own text.
+_BROKERD: Final = "MILLGATE_BROKERD"
 
 
 def config_map(queue: TaskQueue) -> dict[str, Any]:
@@ -23,7 +26,10 @@ def variables(queue: TaskQueue) -> dict[str, str]:
     if connection is None:
         return worker_settings(queue, broker=local_url(queue), metrics=metrics).to_env()
     file = f"{names.BROKER_DIR}/{connection.secret_ref.key}"
-    return worker_settings(queue, broker_file=file, metrics=metrics).to_env()
+    made = worker_settings(queue, broker_file=file, metrics=metrics).to_env()
+    if queue.spec.broker.type == "RabbitMQ":
+        made[_BROKERD] = "never"  # there are pods for that; a worker's memory is its tasks'
+    return made
 
 
 def local_url(queue: TaskQueue) -> str:

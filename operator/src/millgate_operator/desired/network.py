@@ -1,4 +1,4 @@
-"""Who may connect to the pods: scrapers and probes to workers, the cluster's pods to a Local broker. Pure.
+"""Who may connect to the pods: scrapers and probes, and the cluster's pods to a Local broker. Pure.
 
 What workers connect to is the tasks' business, and is not limited here.
 """
@@ -15,6 +15,11 @@ from millgate_operator.spec import TaskQueue
 def worker_policy(queue: TaskQueue) -> dict[str, Any]:
     """Nothing reaches a worker but its port for probes and metrics."""
     return _policy(queue, names.workers(queue.meta.name), names.WORKER, {"port": names.HTTP_PORT})
+
+
+def brokerd_policy(queue: TaskQueue) -> dict[str, Any]:
+    """Nothing reaches a brokerd on RabbitMQ but its port for probes and metrics: calls come through the server."""
+    return _policy(queue, names.brokerd(queue.meta.name), names.BROKER, {"port": names.HTTP_PORT})
 
 
 def broker_policy(queue: TaskQueue) -> dict[str, Any]:

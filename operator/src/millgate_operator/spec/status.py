@@ -42,6 +42,9 @@ class BrokerStatus(Model):
     queue: _Text | None = Field(
         None, description="The queue's name on it; clients give it as queue=."
     )
+    brokerd: _Text | None = Field(
+        None, description="On RabbitMQ: the pod that served the queue when it was last looked at."
+    )
     secret_resource_version: _Text | None = Field(
         None, description="The resourceVersion of the connection Secret in use."
     )

@@ -18,7 +18,7 @@ class SecretRef(Model):
     key: Annotated[str, Field(pattern=r"^[-._a-zA-Z0-9]+$", max_length=253)] = Field(
         "uri",
         description="The key whose value is the broker's URL (postgresql://user:password@host/database, "
-        "redis://user:password@host:6379/0).",
+        "redis://user:password@host:6379/0, amqp://user:password@host/vhost).",
     )
 
 
@@ -53,13 +53,29 @@ class LocalBroker(Model):
     )
 
 
+class RabbitMQBroker(Model):
+    """The pods that decide about a queue on RabbitMQ, which the operator runs."""
+
+    replicas: Annotated[int, Field(ge=1, le=5)] = Field(
+        2,
+        description="Pods of brokerd. One of them serves the queue, whatever their number; the others stand by and "
+        "take over within seconds. With 1 the queue stands still while a lost pod is started anew.",
+    )
+    resources: dict[str, Any] | None = Field(
+        None,
+        description="Requests and limits of brokerd's container. Default: requests of 50m and 64Mi. It holds every "
+        "task that waits in memory: about 1 KiB and its payload each.",
+    )
+
+
 class BrokerSpec(Model):
     """Where the tasks are."""
 
-    type: Literal["Local", "Postgres", "Redis"] = Field(
+    type: Literal["Local", "Postgres", "Redis", "RabbitMQ"] = Field(
         description="Local: the operator runs a broker pod, for trying and for small installations. Postgres: your "
-        "database, named by connection. Redis: your Redis or Valkey, named by connection. Cannot be changed: create "
-        "another TaskQueue and empty this one."
+        "database, named by connection. Redis: your Redis or Valkey, named by connection. RabbitMQ: your server or "
+        "cluster, named by connection; the operator runs brokerd beside it. Cannot be changed: create another "
+        "TaskQueue and empty this one."
     )
     connection: Connection | None = Field(
         None, description="How the broker is reached. Needed for all types but Local."
@@ -67,10 +83,13 @@ class BrokerSpec(Model):
     prefix: Annotated[str, Field(pattern=PREFIX_PATTERN, max_length=63)] | None = Field(
         None,
         description="Name of the queue on the broker, in PostgreSQL of its schema ('.' and '-' written as '_'), in "
-        "Redis of its keys (mg:{NAME}:); clients give it as queue=. Default: <namespace>.<name>. Cannot be changed. "
-        "Two TaskQueues on one broker need two.",
+        "Redis of its keys (mg:{NAME}:), in RabbitMQ of its queues (millgate.NAME.); clients give it as queue=. "
+        "Default: <namespace>.<name>. Cannot be changed. Two TaskQueues on one broker need two.",
     )
     local: LocalBroker | None = Field(None, description="The broker pod that the operator runs.")
+    rabbitmq: RabbitMQBroker | None = Field(
+        None, description="The pods that decide about a queue on RabbitMQ, which the operator runs."
+    )
 
     rules = (
         Rule(
@@ -85,6 +104,11 @@ class BrokerSpec(Model):
             "!has(self.local) || self.type == 'Local'",
             "local is for broker.type Local; remove it",
             lambda self: self.local is None or self.type == "Local",
+        ),
+        Rule(
+            "!has(self.rabbitmq) || self.type == 'RabbitMQ'",
+            "rabbitmq is for broker.type RabbitMQ; remove it",
+            lambda self: self.rabbitmq is None or self.type == "RabbitMQ",
         ),
         Rule(
             "(has(self.local) && has(self.local.storage)) == (has(oldSelf.local) && has(oldSelf.local.storage)) && "
