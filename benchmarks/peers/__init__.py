@@ -35,7 +35,12 @@ class Peer:
     def home(self) -> Path:
         """Its environment."""
         cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-        return Path(cache) / "millgate" / "peers" / f"{Path(self.app).stem}-{sys.version_info[1]}"
+        return (
+            Path(cache)
+            / "millgate"
+            / "peers"
+            / f"{self.broker}-{Path(self.app).stem}-{sys.version_info[1]}"
+        )
 
     @property
     def python(self) -> Path:
@@ -160,6 +165,13 @@ PEERS = (
         arguments=("100",),
     ),
     Peer("tarsk", "postgres", ("tarsk-postgres==0.2.1",), "tarsk_app.py", processes=False),
+    Peer("tarsk", "redis", ("tarsk-redis==0.2.1",), "tarsk_app.py", processes=False),
+    Peer("celery", "redis", ("celery[redis]",), "celery_app.py", processes=False),
+    Peer("dramatiq", "redis", ("dramatiq[redis]",), "dramatiq_app.py", processes=False),
+    Peer("taskiq", "redis", ("taskiq", "taskiq-redis"), "taskiq_app.py", processes=False),
+    Peer("tarsk", "rabbitmq", ("tarsk-amqp==0.2.1",), "tarsk_app.py", processes=False),
+    Peer("celery", "rabbitmq", ("celery",), "celery_app.py", processes=False),
+    Peer("dramatiq", "rabbitmq", ("dramatiq[rabbitmq]",), "dramatiq_app.py", processes=False),
     Peer(
         "fastpluggy",
         "local",
