@@ -76,6 +76,14 @@ def test_a_broker_that_is_not_there_is_said_and_the_objects_are_made_all_the_sam
     place.there("deployment", "hello-workers")
 
 
+def test_a_host_that_only_the_workers_find_is_told_how_to_be_written(place: Place) -> None:
+    place.secret("db", uri="postgresql://user:hunter2@database/db")
+    place.apply(on_postgres())
+    message, _ = place.becomes("taskqueue", "hello", "BrokerConnected", "False/Unreachable", 15)
+    assert f"write database.{place.namespace}.svc in the Secret" in message
+    assert "hunter2" not in message
+
+
 def test_a_topic_without_a_queue_is_said_and_heals_in_any_order(place: Place) -> None:
     place.apply(a_topic())
     message, took = place.becomes("topic", "invoices", "Accepted", "False/QueueNotFound", SOON)

@@ -113,7 +113,14 @@ def test_pod_fields_that_only_kubernetes_knows_are_kept(
 
 @pytest.mark.parametrize(
     "field",
-    ["broker", "broker.connection.secretRef", "workers", "workers.autoscaling", "workers.memory"],
+    [
+        "broker",
+        "broker.connection.secretRef",
+        "broker.rabbitmq",
+        "workers",
+        "workers.autoscaling",
+        "workers.memory",
+    ],
 )
 def test_explain_says_something_about_every_field(server: LocalCluster, field: str) -> None:
     text = server.kubectl("explain", f"taskqueue.spec.{field}")
