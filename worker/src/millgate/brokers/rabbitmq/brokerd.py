@@ -252,7 +252,7 @@ class Server:
             "host": socket.gethostname(),
             "version": _version(),
             "schema": FORMAT,
-            "server": version(self._connection),
+            "server": version(self._connection._impl),  # noqa: SLF001 -- there is no other way to it
             "term": self._journal.head.term,
             "uptime": round(self._clock.monotonic() - self._began, 3),
         }

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 import threading
+from functools import partial
 from typing import Final
 
-from millgate.brokers.rabbitmq.connection import connect
+from millgate.brokers.rabbitmq.connection import check, first
 from millgate.brokers.rabbitmq.names import Names
 from millgate.brokers.rabbitmq.url import Target
 from millgate.brokers.rabbitmq.wire import Absent, Line, Wire
 from millgate.brokers.served.caller import Caller
 from millgate.clock import Clock
-from millgate.errors import BrokerUnavailable
+from millgate.errors import BrokerUnavailable, VersionUnsupported
 
 _CONNECT: Final = 5.0  # seconds for one attempt to connect
 
@@ -56,12 +57,19 @@ class Dialer:
         with self._lock:
             wire = self._wire
             if wire is None or wire.ended is not None:
-                soonest = min(end, self._clock.monotonic() + _CONNECT)
-                name = f"millgate {self._queue}"
-                connection = connect(self._target, name, self._clock, soonest)
-                calls = Names(self._queue).calls
-                wire = self._wire = Wire(connection, calls, caller.client, self._target.endpoint)
+                wire = self._wire = self._connected(caller.client, end)
             return wire
+
+    def _connected(self, client: str, end: float) -> Wire:
+        soonest = min(end, self._clock.monotonic() + _CONNECT)
+        make = partial(Wire, calls=Names(self._queue).calls, client=client)
+        wire = first(self._target, f"millgate {self._queue}", self._clock, soonest, make)
+        try:
+            check(wire.connection, self._target)
+        except VersionUnsupported:
+            wire.close()
+            raise
+        return wire
 
     def start(self, absent: Absent, end: float) -> None:
         """Nobody serves the queue: start a brokerd, if that is wanted here. Raises Absent, Started, and what keeps

@@ -14,17 +14,19 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import pika
 
 from millgate.brokers.rabbitmq import refusals
-from millgate.brokers.rabbitmq.connection import LOST
+from millgate.brokers.rabbitmq.connection import in_one_write
 from millgate.brokers.rabbitmq.lines import PROTOCOL, REPLY_TO, Joiner, split
 from millgate.brokers.served.frames import ANSWER_BOUND, FrameTooLarge
 from millgate.brokers.served.link import Hangup
 from millgate.clock import Clock
 from millgate.errors import BrokerTimeout, BrokerUnavailable, MillgateError
+
+_GRACE: Final = 2.0  # seconds for the driver to say that it was too slow
 
 
 class Absent(BrokerUnavailable):
@@ -34,25 +36,28 @@ class Absent(BrokerUnavailable):
 class Wire:
     """One connection of one process, its thread, and the lines that it carries."""
 
-    def __init__(self, connection: Any, calls: str, client: str, endpoint: str) -> None:
-        """`calls` is the queue that calls go to, `client` who they come from."""
-        self.endpoint = endpoint
+    def __init__(self, parameters: pika.ConnectionParameters, calls: str, client: str) -> None:
+        """Connect; `calls` is the queue that calls go to, `client` who they come from. Raises the driver's errors."""
+        self.endpoint = f"{parameters.host}:{parameters.port}"
         self.pid = os.getpid()
         self.blocked = ""  # why the server takes nothing now
         self.ended: MillgateError | None = None
-        self._connection = connection
         self._calls, self._client = calls, client
         self._lock = threading.Lock()
         self._lines: dict[str, Line] = {}
         self._numbers = itertools.count(1)
-        self._closing = False
-        self._channel = connection.channel()
-        self._channel.add_on_return_callback(self._returned)
-        self._channel.basic_consume(REPLY_TO, self._answered, auto_ack=True)
-        connection.add_on_connection_blocked_callback(self._block)
-        connection.add_on_connection_unblocked_callback(self._unblock)
-        self._thread = threading.Thread(target=self._run, name="millgate-amqp", daemon=True)
+        self._problem: BaseException | None = None
+        self._settled = threading.Event()  # connected, or not
+        self.connection: Any = None
+        self._channel: Any = None
+        self._thread = threading.Thread(
+            target=self._run, args=(parameters,), name="millgate-amqp", daemon=True
+        )
         self._thread.start()
+        if not self._settled.wait(parameters.stack_timeout + _GRACE):
+            raise TimeoutError
+        if self._problem is not None:
+            raise self._problem
 
     def line(self, clock: Clock) -> Line:
         """A new line."""
@@ -62,7 +67,7 @@ class Wire:
         return line
 
     def publish(self, number: str, payload: bytes, seconds: float) -> None:
-        """Send a call by a line; it is void after that many seconds. Raises Hangup."""
+        """Send a call by a line; it is void after that many seconds."""
         self._do(partial(self._publish, number, payload, seconds))
 
     def drop(self, number: str) -> None:
@@ -72,34 +77,61 @@ class Wire:
                 self._lines.pop(number, None)
 
     def close(self) -> None:
-        """End the thread and the connection. A forked child only forgets them."""
-        if self.pid != os.getpid():
+        """End the connection and the thread. A forked child only forgets them."""
+        if self.pid != os.getpid() or self.ended is not None:
             return
-        self._closing = True
-        with suppress(Hangup):
-            self._do(lambda: None)
+        self._do(self._hang_up)
         if self._thread is not threading.current_thread():
             self._thread.join(timeout=5)
 
     # --- in the thread ---------------------------------------------------------------------------
 
-    def _run(self) -> None:
-        try:
-            while not self._closing:
-                self._connection.process_data_events(time_limit=None)
-            self._connection.close()
-            self._end(Hangup("this connection was closed"))
-        except LOST as error:
-            self._end(refusals.closed(error, self.endpoint))
+    def _run(self, parameters: pika.ConnectionParameters) -> None:
+        self.connection = pika.SelectConnection(
+            parameters,
+            on_open_callback=self._opened,
+            on_open_error_callback=lambda _connection, error: self._end(error),
+            on_close_callback=lambda _connection, error: self._end(error),
+        )
+        self.connection.ioloop.start()
 
-    def _end(self, error: MillgateError) -> None:
+    def _opened(self, connection: Any) -> None:
+        in_one_write(connection)
+        connection.add_on_connection_blocked_callback(self._block)
+        connection.add_on_connection_unblocked_callback(self._unblock)
+        connection.channel(on_open_callback=self._ready)
+
+    def _ready(self, channel: Any) -> None:
+        channel.add_on_return_callback(self._returned)
+        channel.add_on_close_callback(self._channel_closed)
+        channel.basic_consume(
+            REPLY_TO, self._answered, auto_ack=True, callback=lambda _frame: self._settled.set()
+        )
+        self._channel = channel
+
+    def _channel_closed(self, _channel: Any, reason: BaseException) -> None:
+        """The server refuses something; without the channel the connection is of no use."""
+        self._problem = self._problem or reason
+        self._hang_up()
+
+    def _hang_up(self) -> None:
+        if self.connection.is_open:
+            self.connection.close()
+
+    def _end(self, error: BaseException) -> None:
+        self._problem = self._problem or error
+        ended = refusals.closed(self._problem, self.endpoint)
         with self._lock:
-            self.ended = error
+            self.ended = ended
             lines, self._lines = list(self._lines.values()), {}
         for line in lines:
-            line.put(error)
+            line.put(ended)
+        self._settled.set()
+        self.connection.ioloop.stop()
 
     def _publish(self, number: str, payload: bytes, seconds: float) -> None:
+        if not self._channel.is_open:
+            return  # whoever waits has been told
         bodies = list(split(payload))
         properties = pika.BasicProperties(
             type=PROTOCOL, app_id=self._client, correlation_id=number, reply_to=REPLY_TO,
@@ -130,10 +162,7 @@ class Wire:
     # --- in any thread ---------------------------------------------------------------------------
 
     def _do(self, callback: Callable[[], None]) -> None:
-        try:
-            self._connection.add_callback_threadsafe(callback)
-        except LOST as error:
-            raise Hangup(f"{self.endpoint}: the connection was lost") from error
+        self.connection.ioloop.add_callback_threadsafe(callback)
 
 
 class Line:
@@ -156,7 +185,7 @@ class Line:
     def send(self, payload: bytes, end: float) -> None:
         """Send one call, void after `end`. Raises Hangup."""
         if self._wire.ended is not None:
-            raise Hangup(str(self._wire.ended))
+            raise Hangup(str(self._wire.ended)) from self._wire.ended
         self._wire.publish(self.number, payload, end - self._clock.monotonic())
 
     def receive(self, end: float) -> bytes:
