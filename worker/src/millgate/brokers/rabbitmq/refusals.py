@@ -35,7 +35,8 @@ def connecting(error: BaseException, endpoint: str) -> MillgateError:
     known = _known(error, endpoint)
     if known is not None:
         return known
-    said = str(error) or type(error).__name__
+    inner = _chain(error)[-1]
+    said = str(inner) or type(inner).__name__
     return BrokerUnavailable(f"{endpoint}: no connection to RabbitMQ: {said}")
 
 

@@ -93,7 +93,9 @@ class Wire:
             on_open_error_callback=lambda _connection, error: self._end(error),
             on_close_callback=lambda _connection, error: self._end(error),
         )
-        self.connection.ioloop.start()
+        loop = self.connection.ioloop
+        loop.start()
+        loop.close()
 
     def _opened(self, connection: Any) -> None:
         in_one_write(connection)
@@ -127,7 +129,9 @@ class Wire:
         for line in lines:
             line.put(ended)
         self._settled.set()
-        self.connection.ioloop.stop()
+        self.connection.ioloop.call_later(
+            0, self.connection.ioloop.stop
+        )  # what it does last comes first
 
     def _publish(self, number: str, payload: bytes, seconds: float) -> None:
         if not self._channel.is_open:
