@@ -64,7 +64,10 @@ def _chain(error: BaseException) -> list[BaseException]:
     at = error
     while len(parts) < 8:
         parts.append(at)
-        inner = getattr(at, "exception", None) or (at.args[0] if at.args else None)
+        several = getattr(at, "exceptions", None)  # of a connection tried over several addresses
+        inner = several[-1] if several else getattr(at, "exception", None)
+        if inner is None and at.args:
+            inner = at.args[0]
         if not isinstance(inner, BaseException):
             break
         at = inner
