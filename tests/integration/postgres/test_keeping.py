@@ -49,7 +49,7 @@ def test_an_error_text_of_any_kind_is_carried_over_to_another_topic(
 
 TABLES = (
     *("msg", "ready", "parked", "delayed", "lease", "keystate", "dead", "final"),
-    *("uniq", "grp", "watch", "awaited", "idle"),
+    *("uniq", "grp", "watch", "awaited", "idle", "ended"),
 )
 
 
@@ -79,6 +79,7 @@ def test_nothing_is_left_of_what_has_ended(broker: PostgresBroker) -> None:
     with psycopg.connect(database_url(), autocommit=True) as admin:  # an hour passes
         schema = broker.target.schema
         admin.execute(f"""UPDATE "{schema}".final SET until = now() - interval '1 s'""".encode())
+        admin.execute(f"""UPDATE "{schema}".ended SET until = now() - interval '1 s'""".encode())
         admin.execute(f"""UPDATE "{schema}".upkeep SET pruned = now() - interval '1 h'""".encode())
     time.sleep(0.2)
     broker.tick()

@@ -37,7 +37,8 @@ CHECKS = {
     "a message is in exactly one place": """
         SELECT m.id, count(p.seq) FROM msg m LEFT JOIN (
           SELECT seq FROM ready UNION ALL SELECT seq FROM parked UNION ALL SELECT seq FROM delayed
-          UNION ALL SELECT seq FROM lease UNION ALL SELECT seq FROM dead) p ON p.seq = m.seq
+          UNION ALL SELECT seq FROM lease UNION ALL SELECT seq FROM dead
+          UNION ALL SELECT unnest(seqs) FROM ended) p ON p.seq = m.seq
         GROUP BY m.id HAVING count(p.seq) <> 1""",
     "nothing is in a place without its message": """
         SELECT p.seq FROM (

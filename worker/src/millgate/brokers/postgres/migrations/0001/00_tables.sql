@@ -137,7 +137,8 @@ CREATE TABLE lease (
   cancelled     boolean NOT NULL DEFAULT false,
   adm           text COLLATE "C",
   failure       bytea,
-  progress      bytea
+  progress      bytea,
+  light         boolean NOT NULL DEFAULT false -- its message may lie for a minute after a good end without a result
 );
 CREATE INDEX lease_worker ON lease (worker, until); -- what ends first is looked for worker by worker
 
@@ -169,7 +170,13 @@ CREATE INDEX dead_no_key ON dead (no);
 CREATE INDEX dead_topic ON dead (topic, no);
 CREATE INDEX dead_forward ON dead (seq) WHERE forward;
 
--- Ends that are remembered: results, failures, and for a minute the ids of all that succeeded.
+-- Good ends without a result: one row for each settlement. Their messages stay until then, in no place any more, so that
+-- their ids are known; all that happens at the end is that the lease goes.
+CREATE TABLE ended (until timestamptz NOT NULL, seqs bigint[] NOT NULL);
+CREATE INDEX ended_until ON ended (until);
+ALTER TABLE ended ALTER seqs SET STORAGE EXTERNAL;
+
+-- All other ends that are remembered: results, failures, and for a minute the ids of what was large or unique.
 CREATE TABLE final (
   id       text COLLATE "C" PRIMARY KEY,
   state    smallint NOT NULL,                 -- 1 succeeded, 2 failed, 3 cancelled
@@ -243,7 +250,7 @@ CREATE TYPE work AS (
   interruptions smallint, failure bytea, progress bytea
 );
 -- A message that has ended.
-CREATE TYPE ended AS (
+CREATE TYPE over AS (
   seq bigint, topic int, adm text, attempt int, failures smallint, losses smallint, interruptions smallint,
   failure bytea, progress bytea, reason text, worker text, ttl float8
 );

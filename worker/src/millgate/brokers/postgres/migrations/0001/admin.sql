@@ -4,14 +4,15 @@ DECLARE
   v_now timestamptz;
   v_left bigint[];
   v_marked bigint[];
-  v_ended ended[];
+  v_ended over[];
   v_signalled bigint[] := '{}';
   v_removed text[] := '{}';
   v_signals text[];
 BEGIN
   PERFORM pg_advisory_xact_lock_shared(gate_1(1));
   v_now := clock_timestamp();
-  v_left := array(SELECT m.seq FROM msg m WHERE m.id = ANY (p_ids) AND NOT EXISTS (SELECT 1 FROM dead d WHERE d.seq = m.seq));
+  v_left := array(SELECT m.seq FROM msg m WHERE m.id = ANY (p_ids) AND NOT EXISTS (SELECT 1 FROM dead d WHERE d.seq = m.seq)
+    AND NOT ended_1(m.seq, m.topic, m.prio));
   FOR try IN 1 .. 20 LOOP  -- one may be on its way from a place to the next
     EXIT WHEN cardinality(v_left) = 0;
     WITH l AS (UPDATE lease SET cancelled = true WHERE seq = ANY (array(
@@ -24,7 +25,7 @@ BEGIN
     v_ended := v_ended || pull_1(array(SELECT s FROM unnest(v_left) s WHERE NOT s = ANY (v_signalled)), NULL, NULL);
     v_left := array(SELECT m.seq FROM msg m WHERE m.seq = ANY (v_left) AND NOT m.seq = ANY (v_signalled)
       AND NOT EXISTS (SELECT 1 FROM unnest(v_ended) e WHERE e.seq = m.seq)
-      AND NOT EXISTS (SELECT 1 FROM dead d WHERE d.seq = m.seq));
+      AND NOT EXISTS (SELECT 1 FROM dead d WHERE d.seq = m.seq) AND NOT ended_1(m.seq, m.topic, m.prio));
     IF cardinality(v_left) > 0 THEN
       PERFORM pg_sleep(0.002);
     END IF;
@@ -64,7 +65,7 @@ DECLARE
   v_now timestamptz;
   t record;
   v_seqs bigint[] := '{}';
-  v_ended ended[];
+  v_ended over[];
 BEGIN
   PERFORM pg_advisory_xact_lock_shared(gate_1(1));
   v_now := clock_timestamp();

@@ -195,21 +195,25 @@ BEGIN
             END IF;
             v_lease_end := clock_timestamp() + c.lease * interval '1 s';
             RETURN QUERY
-              WITH d AS MATERIALIZED (
+              WITH r AS MATERIALIZED (
                 DELETE FROM ready x WHERE x.ctid = ANY (array(
                   SELECT y.ctid FROM ready y WHERE y.lane = c.lane AND y.seq >= c.hint AND NOT (v_expiring AND EXISTS (
                       SELECT 1 FROM msg e WHERE e.seq = y.seq AND e.expires <= v_now))
                     ORDER BY y.lane, y.seq LIMIT k FOR UPDATE OF y SKIP LOCKED))
                 RETURNING x.*),
+              d AS MATERIALIZED (
+                SELECT r.*, m.id, m.key, m.ttl, m.grp, m.record, m.ukey IS NULL AND octet_length(m.record) <= 1024 AS light
+                  FROM r JOIN msg m ON m.seq = r.seq),
               l AS (INSERT INTO lease SELECT d.seq, p_call, c.topic, (9 - (c.lane & 15))::smallint, w.id, v_lease_end, d.since,
-                  d.failures, d.losses, d.interruptions, c.counted, false, d.adm, d.failure, d.progress FROM d),
+                  d.failures, d.losses, d.interruptions, c.counted, false, d.adm, d.failure, d.progress, d.light FROM d),
               x AS (UPDATE msg u SET expires = NULL FROM d WHERE v_expiring AND u.seq = d.seq AND u.expires IS NOT NULL),
               n AS (INSERT INTO delta (topic, ready, leased, started) SELECT c.topic, -count(*), count(*),
                   count(*) FILTER (WHERE d.failures + d.losses + d.interruptions = 0) FROM d HAVING count(*) > 0)
-              SELECT d.seq, m.id, m.topic, m.prio, m.key, m.ttl, m.grp, m.record, d.failures, d.losses, d.interruptions,
-                  greatest(0, date_part('epoch', v_now - d.since))::float8, c.lease, NULL::smallint, NULL::bigint, NULL::bigint,
-                  NULL::float8, NULL::bigint[], NULL::int[], NULL::float8[], NULL::boolean, NULL::float8, NULL::boolean
-                FROM d JOIN msg m ON m.seq = d.seq ORDER BY d.seq;
+              SELECT d.seq, d.id, c.topic, (9 - (c.lane & 15))::smallint, d.key, d.ttl, d.grp, d.record, d.failures, d.losses,
+                  d.interruptions, greatest(0, date_part('epoch', v_now - d.since))::float8, c.lease, NULL::smallint, NULL::bigint,
+                  NULL::bigint, NULL::float8, NULL::bigint[], NULL::int[], NULL::float8[], NULL::boolean, NULL::float8,
+                  NULL::boolean
+                FROM d ORDER BY d.seq;
             GET DIAGNOSTICS v_count = ROW_COUNT;
             v_open[i] := v_count = k AND k = k_asked;
             v_more := v_more OR v_open[i] AND c.shared;

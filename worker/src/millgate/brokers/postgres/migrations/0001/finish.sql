@@ -1,6 +1,6 @@
 -- Messages have ended, not well: 2 buried, 3 cancelled. They are in no place any more when this is called; the counters
 -- of the place that they left are the caller's. Frees their unique texts and key slots, remembers the end, tells groups.
-CREATE FUNCTION finish_1(p_rows ended[], p_state smallint, p_now timestamptz) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION finish_1(p_rows over[], p_state smallint, p_now timestamptz) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   v_ids text[];
   v_topics int[];

@@ -23,6 +23,9 @@ BEGIN
     FROM watch w JOIN final f ON f.id = w.member AND f.until > p_now
    WHERE w.grp = p_group AND w.id = w.member AND NOT EXISTS (SELECT 1 FROM msg m WHERE m.id = w.member
      AND NOT EXISTS (SELECT 1 FROM dead d WHERE d.seq = m.seq));
+  PERFORM note_1(p_group, w.member, true)
+    FROM watch w JOIN msg m ON m.id = w.member
+   WHERE w.grp = p_group AND w.id = w.member AND w.state = 0 AND ended_1(m.seq, m.topic, m.prio);
   PERFORM note_1(p_group, w.member, false)
     FROM watch w JOIN msg m ON m.id = w.member JOIN dead d ON d.seq = m.seq
    WHERE w.grp = p_group AND w.id = w.member AND w.state = 0;
@@ -88,7 +91,7 @@ BEGIN
   v_said := format('of group %L did not succeed: %s%s', p_group, array_to_string(v_failed[1:20], ', '),
     CASE WHEN cardinality(v_failed) > 20 THEN format(' and %s more', cardinality(v_failed) - 20) ELSE '' END);
   PERFORM finish_1(ARRAY[ROW (v_seq, v_topic, NULL, 0, 0, 0, 0, failure_1('millgate.errors.TaskFailed', v_said), NULL,
-    'MemberFailed', '', NULL)::ended], 2::smallint, p_now);
+    'MemberFailed', '', NULL)::over], 2::smallint, p_now);
   IF NOT EXISTS (SELECT 1 FROM dead WHERE seq = v_seq) THEN
     DELETE FROM watch WHERE grp = p_group;
     DELETE FROM grp WHERE id = p_group;

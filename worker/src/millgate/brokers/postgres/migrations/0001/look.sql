@@ -80,6 +80,7 @@ BEGIN
               UNION ALL SELECT 2, d.failure, '', d.progress, d.failures + d.losses + d.interruptions, '' FROM delayed d WHERE d.seq = m.seq
               UNION ALL SELECT 4, d.failure, d.reason, d.progress, d.attempt, d.worker FROM dead d WHERE d.seq = m.seq) z
            WHERE m.id = i.id) k
+        UNION ALL SELECT 6, m.topic, 1::smallint, NULL, NULL, '', NULL, 0, '' FROM msg m WHERE m.id = i.id  -- in no place: it has ended
         UNION ALL
         SELECT 6, f.topic, f.state, NULL, NULL, '', NULL, 0, '' FROM final f
           WHERE f.id = i.id AND f.until > clock_timestamp() AND (f.shown IS NULL OR f.shown <= clock_timestamp())

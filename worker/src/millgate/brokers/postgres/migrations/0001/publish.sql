@@ -32,6 +32,7 @@ BEGIN
           p_grp) WITH ORDINALITY
           x(id, topic, prio, record, key, delay, at, expires_in, expires_at, ukey, ufor, ttl, grp, n) ORDER BY x.n), p_call, v_now);
   ELSE  -- the straight way in
+    PERFORM clear_1(p_id, v_now);
     WITH u AS MATERIALIZED (
       SELECT nextval('seq') AS seq, t.ids[x.t] AS tid, x.*,
           CASE WHEN x.eat IS NOT NULL THEN least(to_timestamp(x.eat), v_now + x.ein * interval '1 s')

@@ -14,6 +14,7 @@ DECLARE
 BEGIN
   PERFORM refuse_1(p_names, p_topic, p_id, p_record, '{}');
   v_ids := topics_1(p_names);
+  PERFORM clear_1(p_id, v_now);
   o_at := '{}'; o_holder := '{}';
   FOR w IN SELECT x.n::int, x.id, x.ukey, x.ufor FROM unnest(p_id, p_ukey, p_ufor) WITH ORDINALITY x(id, ukey, ufor, n)
       WHERE x.ukey IS NOT NULL ORDER BY x.ukey, x.n LOOP

@@ -54,17 +54,22 @@ BEGIN
   END IF;
 END $$;
 
--- Done, with or without a result that is kept.
+-- Done, with or without a result that is kept. What is light and keeps none is only noted: see `ended`.
 CREATE FUNCTION ack_1(
   p_seq bigint[], p_tok bigint[], p_body bytea[], p_ttl float8[], p_now timestamptz, OUT o_done bigint[], OUT o_topics int[]
 ) LANGUAGE plpgsql AS $$
 DECLARE
   v record;
+  v_grouped boolean;
+  v_awaited boolean;
+  v_ids text[];
 BEGIN
   WITH u AS MATERIALIZED (SELECT * FROM unnest(p_seq, p_tok, p_body, p_ttl) u(seq, tok, body, ttl)),
   s AS (DELETE FROM lease l USING u WHERE l.seq = u.seq AND l.token = u.tok AND l.until > p_now
-    RETURNING l.seq, l.topic, l.counted, l.adm, l.failures + l.losses + l.interruptions + 1 AS attempt, l.progress, u.body, u.ttl),
-  m AS (DELETE FROM msg USING s WHERE msg.seq = s.seq
+    RETURNING l.seq, l.topic, l.counted, l.adm, l.failures + l.losses + l.interruptions + 1 AS attempt, l.progress, u.body, u.ttl,
+      l.light AND u.body IS NULL AS light),
+  e AS (INSERT INTO ended SELECT p_now + interval '60 s', array_agg(s.seq) FROM s WHERE s.light HAVING count(*) > 0),
+  m AS (DELETE FROM msg USING s WHERE msg.seq = s.seq AND NOT s.light
     RETURNING msg.id, msg.ukey, msg.ttl AS own, msg.call, s.topic, s.attempt, s.progress, s.body, s.ttl),
   f AS (
     INSERT INTO final (id, state, topic, until, shown, call, attempt, body, progress)
@@ -79,7 +84,7 @@ BEGIN
   SELECT (SELECT array_agg(s.seq) FROM s) AS done, (SELECT array_agg(s.topic) FROM s WHERE s.counted) AS topics,
       (SELECT array_agg(s.topic) FROM s WHERE s.adm IS NOT NULL) AS atopics,
       (SELECT array_agg(s.adm) FROM s WHERE s.adm IS NOT NULL) AS adms,
-      array_agg(m.id) AS ids, array_agg(m.id) FILTER (WHERE m.ukey IS NOT NULL) AS uids,
+      (SELECT array_agg(s.seq) FROM s WHERE s.light) AS light, array_agg(m.id) AS ids, array_agg(m.id) FILTER (WHERE m.ukey IS NOT NULL) AS uids,
       array_agg(m.ukey) FILTER (WHERE m.ukey IS NOT NULL) AS ukeys
     INTO v FROM m;
   o_done := v.done;
@@ -90,11 +95,16 @@ BEGIN
   IF v.adms IS NOT NULL THEN
     PERFORM release_1(v.atopics, v.adms, p_now);
   END IF;
-  IF EXISTS (SELECT 1 FROM grp) THEN
-    PERFORM told_1(v.ids, true, p_now);
+  v_grouped := EXISTS (SELECT 1 FROM grp);
+  v_awaited := EXISTS (SELECT 1 FROM awaited);
+  IF v_grouped OR v_awaited THEN
+    v_ids := v.ids || array(SELECT m.id FROM msg m WHERE m.seq = ANY (v.light));
   END IF;
-  IF EXISTS (SELECT 1 FROM awaited) THEN
-    PERFORM tell_1(v.ids);
+  IF v_grouped THEN
+    PERFORM told_1(v_ids, true, p_now);
+  END IF;
+  IF v_awaited THEN
+    PERFORM tell_1(v_ids);
   END IF;
 END $$;
 
@@ -127,9 +137,9 @@ BEGIN
       array_agg(s.topic) FILTER (WHERE s.adm IS NOT NULL AND s.kind = 1 AND s.delay > 0 AND NOT t.sticky) AS atopics,
       array_agg(s.adm) FILTER (WHERE s.adm IS NOT NULL AND s.kind = 1 AND s.delay > 0 AND NOT t.sticky) AS adms,
       array_agg(ROW (s.seq, s.topic, s.adm, s.attempt, s.failures, s.losses, s.interruptions, s.failure, s.progress, s.reason, w.name,
-        NULL)::ended) FILTER (WHERE s.kind = 2) AS buried,
+        NULL)::over) FILTER (WHERE s.kind = 2) AS buried,
       array_agg(ROW (s.seq, s.topic, s.adm, s.attempt, s.failures, s.losses, s.interruptions, s.failure, s.progress, NULL, w.name,
-        NULL)::ended) FILTER (WHERE s.kind = 3) AS dropped,
+        NULL)::over) FILTER (WHERE s.kind = 3) AS dropped,
       array_agg(DISTINCT s.topic) FILTER (WHERE s.kind = 1 AND s.delay <= 0) AS back,
       count(*) FILTER (WHERE s.kind = 1 AND s.delay <= 0)::int AS backs
     INTO v FROM s JOIN topic t ON t.id = s.topic LEFT JOIN worker w ON w.id = s.worker;

@@ -13,6 +13,7 @@ DECLARE
   v_holder text;
 BEGIN
   o_at := '{}'; o_holder := '{}';
+  PERFORM clear_1(array(SELECT d.id FROM unnest(p_drafts) d), p_now);
   FOR w IN
     SELECT d.n, d.id, k.call FROM unnest(p_drafts) WITH ORDINALITY
         d(id, topic, prio, record, key, delay, at, expires_in, expires_at, ukey, ufor, ttl, grp, n)

@@ -4,7 +4,7 @@ CREATE FUNCTION upkeep_1() RETURNS int LANGUAGE plpgsql AS $$
 DECLARE
   v_now timestamptz;
   v_late bigint[];
-  v_expired ended[];
+  v_expired over[];
   v record;
 BEGIN
   PERFORM pg_advisory_xact_lock_shared(gate_1(1));
@@ -41,21 +41,21 @@ BEGIN
 END $$;
 
 -- Take messages that did not start in time from where they wait.
-CREATE FUNCTION expire_1(p_seqs bigint[]) RETURNS ended[] LANGUAGE plpgsql AS $$
+CREATE FUNCTION expire_1(p_seqs bigint[]) RETURNS over[] LANGUAGE plpgsql AS $$
 DECLARE
-  v_ended ended[] := pull_1(p_seqs, 'Expired', NULL);
+  v_ended over[] := pull_1(p_seqs, 'Expired', NULL);
 BEGIN
   UPDATE msg SET expires = NULL FROM unnest(v_ended) e WHERE msg.seq = e.seq;
   RETURN nullif(array(SELECT ROW (e.seq, e.topic, e.adm, e.attempt, e.failures, e.losses, e.interruptions,
     coalesce(e.failure, failure_1('millgate.Expired', 'it did not start before it expired')), e.progress, e.reason, e.worker,
-    e.ttl)::ended FROM unnest(v_ended) e), '{}');
+    e.ttl)::over FROM unnest(v_ended) e), '{}');
 END $$;
 
 -- Take messages that wait (ready, parked or delayed) out of their places, counters of the places included; answers those
 -- that were there and that nobody else has. What they leave behind is locked already (ahead_1).
-CREATE FUNCTION pull_1(p_seqs bigint[], p_reason text, p_ttl float8) RETURNS ended[] LANGUAGE plpgsql AS $$
+CREATE FUNCTION pull_1(p_seqs bigint[], p_reason text, p_ttl float8) RETURNS over[] LANGUAGE plpgsql AS $$
 DECLARE
-  v_ended ended[];
+  v_ended over[];
 BEGIN
   WITH m AS MATERIALIZED (SELECT seq, topic, prio FROM msg WHERE seq = ANY (p_seqs)),
   r AS (DELETE FROM ready x WHERE x.ctid = ANY (array(SELECT y.ctid FROM m JOIN ready y
@@ -69,7 +69,7 @@ BEGIN
   c AS (INSERT INTO delta (topic, ready, parked, delayed) SELECT topic, -count(*) FILTER (WHERE place = 1),
       -count(*) FILTER (WHERE place = 2), -count(*) FILTER (WHERE place = 3) FROM a GROUP BY topic)
   SELECT array_agg(ROW (seq, topic, adm, failures + losses + interruptions, failures, losses, interruptions, failure, progress,
-    p_reason, NULL, p_ttl)::ended) INTO v_ended FROM a;
+    p_reason, NULL, p_ttl)::over) INTO v_ended FROM a;
   RETURN coalesce(v_ended, '{}');
 END $$;
 
@@ -128,7 +128,7 @@ $$;
 -- Leases are written with an end in the future, so looking from where the last look stopped misses none but those whose
 -- transaction was slower than two seconds; a look from the beginning finds these.
 CREATE FUNCTION reap_1(
-  p_now timestamptz, p_most int, OUT o_count int, OUT o_counted int[], OUT o_buried ended[], OUT o_dropped ended[]
+  p_now timestamptz, p_most int, OUT o_count int, OUT o_counted int[], OUT o_buried over[], OUT o_dropped over[]
 ) LANGUAGE plpgsql AS $$
 DECLARE
   v record;
@@ -153,9 +153,9 @@ BEGIN
       array_agg(DISTINCT topic) FILTER (WHERE kind = 1) AS back, max(until) AS until,
       array_agg(ROW (seq, topic, adm, failures + lost + interruptions, failures, lost, interruptions, failure_1(
         'millgate.errors.LeaseLost', format('lost %s times; last held by %L, whose lease ended', lost, coalesce(holder, ''))),
-        progress, 'Lost', holder, NULL)::ended) FILTER (WHERE kind = 2) AS buried,
+        progress, 'Lost', holder, NULL)::over) FILTER (WHERE kind = 2) AS buried,
       array_agg(ROW (seq, topic, adm, failures + lost + interruptions, failures, lost, interruptions, failure, progress, NULL,
-        holder, NULL)::ended) FILTER (WHERE kind = 3) AS dropped
+        holder, NULL)::over) FILTER (WHERE kind = 3) AS dropped
     INTO v FROM s;
   o_count := v.n; o_counted := v.counted; o_buried := v.buried; o_dropped := v.dropped;
   IF v.back IS NOT NULL THEN
@@ -247,6 +247,9 @@ BEGIN
     DELETE FROM final WHERE ctid = ANY (array(SELECT ctid FROM final WHERE until <= p_now ORDER BY until LIMIT 5000));
     GET DIAGNOSTICS v_count = ROW_COUNT;
     EXIT WHEN v_count < 5000 OR clock_timestamp() > p_now + interval '200 ms';
+  END LOOP;
+  WHILE forget_1(p_now) LOOP
+    EXIT WHEN clock_timestamp() > p_now + interval '200 ms';
   END LOOP;
   DELETE FROM uniq WHERE ukey = ANY (array(
     SELECT ukey FROM uniq WHERE until <= p_now ORDER BY until LIMIT 1000 FOR UPDATE SKIP LOCKED));

@@ -36,7 +36,7 @@ BEGIN
   SELECT array_agg(s.seq) AS seqs, array_agg(s.topic) FILTER (WHERE s.counted) AS counted, count(*)::int AS n,
       array_agg(DISTINCT s.topic) AS topics,
       array_agg(ROW (s.seq, s.topic, s.adm, s.failures + s.losses + s.interruptions + 1, s.failures, s.losses, s.interruptions + 1,
-        s.failure, s.progress, NULL, w.name, NULL)::ended) FILTER (WHERE s.cancelled) AS dropped
+        s.failure, s.progress, NULL, w.name, NULL)::over) FILTER (WHERE s.cancelled) AS dropped
     INTO v FROM s LEFT JOIN worker w ON w.id = s.worker;
   IF v.n > 0 THEN
     IF v.dropped IS NOT NULL THEN

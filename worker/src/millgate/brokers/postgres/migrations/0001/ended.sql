@@ -1,0 +1,42 @@
+-- Whether a message has ended: it is in no place. One statement sees all places at one moment.
+CREATE FUNCTION ended_1(p_seq bigint, p_topic int, p_prio smallint) RETURNS boolean LANGUAGE sql STABLE AS $$
+  SELECT NOT EXISTS (SELECT 1 FROM lease l WHERE l.seq = p_seq)
+    AND NOT EXISTS (SELECT 1 FROM ready r WHERE r.lane = (p_topic << 4) | (9 - p_prio) AND r.seq = p_seq)
+    AND NOT EXISTS (SELECT 1 FROM delayed d WHERE d.seq = p_seq)
+    AND NOT EXISTS (SELECT 1 FROM parked p WHERE p.seq = p_seq)
+    AND NOT EXISTS (SELECT 1 FROM dead d WHERE d.seq = p_seq)
+$$;
+
+-- Let those of these ids be free whose messages have ended long enough ago, though nobody has come by to forget them.
+CREATE FUNCTION clear_1(p_ids text[], p_now timestamptz) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+  IF NOT EXISTS (SELECT 1 FROM ended WHERE until <= p_now) THEN
+    RETURN false;
+  END IF;
+  DELETE FROM msg WHERE seq = ANY (array(
+    SELECT m.seq FROM msg m WHERE m.id = ANY (p_ids) AND ended_1(m.seq, m.topic, m.prio)
+        AND EXISTS (SELECT 1 FROM ended e WHERE e.until <= p_now AND m.seq = ANY (e.seqs))
+      FOR UPDATE OF m SKIP LOCKED));
+  RETURN FOUND;
+END $$;
+
+-- Forget messages that have ended long enough ago, a batch; whether there may be more. What somebody else has at the moment
+-- is left for the next time.
+CREATE FUNCTION forget_1(p_now timestamptz) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+  v_rows tid[];
+  v_seqs bigint[];
+  v_count int;
+BEGIN
+  SELECT array_agg(e.at), array_agg(e.seq) INTO v_rows, v_seqs FROM (
+    SELECT x.ctid AS at, unnest(x.seqs) AS seq FROM (
+      SELECT ctid, seqs FROM ended WHERE until <= p_now ORDER BY until LIMIT 20) x) e;
+  IF v_seqs IS NULL THEN
+    RETURN false;
+  END IF;
+  DELETE FROM msg WHERE ctid = ANY (array(SELECT m.ctid FROM msg m WHERE m.seq = ANY (v_seqs) FOR UPDATE SKIP LOCKED));
+  GET DIAGNOSTICS v_count = ROW_COUNT;
+  DELETE FROM ended e WHERE e.ctid = ANY (v_rows)
+    AND (v_count = cardinality(v_seqs) OR NOT EXISTS (SELECT 1 FROM msg m WHERE m.seq = ANY (e.seqs)));
+  RETURN FOUND;
+END $$;
