@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from millgate.brokers.base import Broker, Weaker
+from millgate.brokers.base import Broker
 from millgate.brokers.memory import MemoryBroker
 from support.clock import FakeClock
 from support.local import LocalVenue
@@ -60,8 +60,3 @@ FACTORIES: dict[str, Callable[[Path], Venue]] = {
     "rabbitmq": RabbitVenue,
     "redis": RedisVenue,
 }
-
-
-def promise(broker: Broker, name: str) -> Weaker | None:
-    """What a broker promises instead of the named promise; None: it keeps the promise as the contract states it."""
-    return broker.weaker.get(name)

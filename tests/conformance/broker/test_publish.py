@@ -14,7 +14,6 @@ from millgate.errors import (
 )
 from millgate.message import Message, Options, Receipt
 from millgate.queues import QueuePolicy, Undeclared
-from support.brokers import promise
 from support.builders import a_message, a_topic, some_messages
 from support.working import Hand, ids
 
@@ -138,10 +137,9 @@ def test_a_full_queue_refuses_the_whole_call_and_takes_it_when_there_is_room(
     broker.configure([], QueuePolicy(max_waiting=5))
     broker.publish(some_messages(4))
     two = some_messages(2)
-    if promise(broker, "publish-all-or-none") is None:
-        with pytest.raises(QueueFull, match="5"):
-            broker.publish(two)
-        assert waiting(broker) == 4
+    with pytest.raises(QueueFull, match="5"):
+        broker.publish(two)
+    assert waiting(broker) == 4
     claim = hand.one()
     broker.publish(two)
     assert waiting(broker) == 5

@@ -163,14 +163,6 @@ class Lock:
 
 
 @dataclass(frozen=True, slots=True)
-class Weaker:
-    """A promise that a broker cannot keep, and the one it keeps instead; the suite tests the latter."""
-
-    promise: str
-    instead: str
-
-
-@dataclass(frozen=True, slots=True)
 class Server:
     """What is behind a connection, for status and logs. `endpoint` carries no secret."""
 
@@ -184,9 +176,6 @@ class Server:
 @runtime_checkable
 class Broker(Protocol):
     """One queue on one broker."""
-
-    #: Promises this broker states differently, by their stable name; empty for all but rabbitmq.
-    weaker: Mapping[str, Weaker]
 
     # --- preparing -------------------------------------------------------------------------------
 

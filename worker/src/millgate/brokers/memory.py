@@ -81,8 +81,6 @@ class Shared:
 class MemoryBroker:
     """One view of a queue in this process; `wait_for_work` and `interrupt` belong to the view."""
 
-    weaker: Mapping[str, base.Weaker] = {}
-
     def __init__(self, shared: Shared | None = None, *, clock: Clock | None = None) -> None:
         self._shared = shared or Shared(clock)
         self._interrupted = False

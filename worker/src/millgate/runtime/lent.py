@@ -6,14 +6,14 @@ own) opens the real broker here, at the price of its memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from millgate.message import Group, Message, Receipt, check, pack
 from millgate.runtime.link import Link
 
 if TYPE_CHECKING:
-    from millgate.brokers.base import Broker, CancelState, Lock, TaskState, Weaker
+    from millgate.brokers.base import Broker, CancelState, Lock, TaskState
 
 #: Seconds of one wait at the supervisor; a longer one is a row of these.
 _ONE_WAIT = 10.0
@@ -21,8 +21,6 @@ _ONE_WAIT = 10.0
 
 class Lent:
     """The verbs of a broker that a task needs; any other is looked for on the real one."""
-
-    weaker: Mapping[str, Weaker] = {}
 
     def __init__(self, link: Link, open_real: Callable[[], Broker]) -> None:
         self._link = link

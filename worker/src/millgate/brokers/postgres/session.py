@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeVar
 
-from millgate.brokers.base import Weaker
 from millgate.brokers.postgres.connection import Connection, Pool
 from millgate.brokers.postgres.url import Target
 from millgate.clock import Clock
@@ -44,8 +43,6 @@ class Topics:
 
 class Session:
     """The base of the broker's parts."""
-
-    weaker: Mapping[str, Weaker] = {}
 
     def __init__(self, target: Target, deadline: float, clock: Clock) -> None:
         self.target = target

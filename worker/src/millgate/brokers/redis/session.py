@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from millgate.brokers.base import Weaker
 from millgate.brokers.redis import policies
 from millgate.brokers.redis.pool import Pool
 from millgate.brokers.redis.url import Target
@@ -37,8 +36,6 @@ class Topics:
 
 class Session:
     """The base of the broker's parts."""
-
-    weaker: Mapping[str, Weaker] = {}
 
     def __init__(self, target: Target, deadline: float, clock: Clock) -> None:
         self.target = target

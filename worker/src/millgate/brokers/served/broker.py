@@ -16,7 +16,6 @@ from millgate.brokers.base import (
     Peeked,
     State,
     TaskState,
-    Weaker,
 )
 from millgate.brokers.served import reports, values
 from millgate.brokers.served.session import Session
@@ -41,8 +40,6 @@ class ServedBroker:
 
     Whoever derives from it adds `setup` and `server`.
     """
-
-    weaker: Mapping[str, Weaker] = {}
 
     def __init__(self, session: Session) -> None:
         """Nothing is connected before the first verb."""
