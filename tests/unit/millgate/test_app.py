@@ -190,20 +190,6 @@ def test_what_a_task_sends_carries_its_id(app: App) -> None:
     assert mine == seen
 
 
-def test_a_trace_is_carried_when_the_program_has_one(
-    app: App, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Propagate:
-        @staticmethod
-        def inject(carrier: dict[str, str]) -> None:
-            carrier["traceparent"] = "00-1-2-01"
-
-    monkeypatch.setitem(sys.modules, "opentelemetry.propagate", Propagate)
-    task = app.task(name="t")(lambda: current().headers["traceparent"])
-    with testing.eager(app):
-        assert task.send().result(0) == "00-1-2-01"
-
-
 def test_a_bad_step_of_a_chain_is_refused_before_the_first_one_runs(app: App) -> None:
     from millgate import chain
 

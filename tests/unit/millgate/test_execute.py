@@ -392,6 +392,16 @@ def test_a_middleware_sees_the_exception_and_may_swallow_it(app: App) -> None:
     assert work(app, raising(ValueError)) == Returned(b'"forgiven"')
 
 
+def test_a_stop_iteration_goes_through_a_middleware_as_it_is(app: App) -> None:
+    @app.middleware
+    def middleware(context: Context) -> Iterator[None]:
+        yield
+
+    outcome = work(app, raising(StopIteration("no more")))
+    assert isinstance(outcome, Raised)
+    assert (outcome.failure.error, outcome.failure.message) == ("StopIteration", "no more")
+
+
 def test_a_middleware_may_replace_the_result(app: App) -> None:
     @app.middleware
     def doubling(_: Context) -> Any:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from threading import Lock
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, overload
 
-from millgate import context
+from millgate import context, tracing
 from millgate.clock import Clock, SystemClock
 from millgate.errors import InvalidInput, InvalidSettings, UnsupportedByBroker
 from millgate.ids import new_id
@@ -228,7 +228,7 @@ class App:
         parent = context.running()
         if parent is not None:
             headers.setdefault("parent", parent.id)
-        _carry_trace(headers)
+        tracing.inject(headers)
         message = replace(message, headers=headers) if headers else message
         for function in self._before_send:
             message = function(message) or message
@@ -351,10 +351,3 @@ def _same(one: Callable[..., Any], other: Callable[..., Any]) -> bool:
     return bool(
         code.co_filename == again.co_filename and code.co_firstlineno == again.co_firstlineno
     )
-
-
-def _carry_trace(headers: dict[str, str]) -> None:
-    """The trace that this send is part of, if the program uses OpenTelemetry."""
-    propagate = sys.modules.get("opentelemetry.propagate")
-    if propagate is not None:
-        propagate.inject(headers)

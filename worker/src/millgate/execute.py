@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from millgate import codec, context, workflow
+from millgate import codec, context, tracing, workflow
 from millgate.context import Context, Surroundings
 from millgate.errors import InvalidInput, NotDecodable, NotEncodable, Reject, Retry, SoftTimeout
 from millgate.failure import describe
@@ -13,6 +13,7 @@ from millgate.frozen import quick
 from millgate.inject import Scope, is_async
 from millgate.limits import parse_duration
 from millgate.message import Message
+from millgate.middleware import Onion
 from millgate.outcome import (
     Cancelled,
     Failure,
@@ -138,9 +139,10 @@ def _run(app: App, spec: TaskSpec, job: Job, surroundings: Surroundings) -> Outc
     here = Context(surroundings, job.message, job.attempt, job.failures)
     token = context.enter(here)
     try:
-        if not app.middlewares:
+        layers = tracing.around(app.middlewares, here.headers)
+        if not layers:
             return _returned(job, _call(app, spec, *call))
-        onion = _Onion(app, here)
+        onion = Onion(layers, here)
         value, error = None, None
         try:
             value = _call(app, spec, *call) if onion.enter() else onion.value
@@ -158,9 +160,10 @@ async def _run_async(app: App, spec: TaskSpec, job: Job, surroundings: Surroundi
     here = Context(surroundings, job.message, job.attempt, job.failures)
     token = context.enter(here)
     try:
-        if not app.middlewares:
+        layers = tracing.around(app.middlewares, here.headers)
+        if not layers:
             return _returned(job, await _call_async(app, spec, *call))
-        onion = _Onion(app, here)
+        onion = Onion(layers, here)
         value, error = None, None
         try:
             value = await _call_async(app, spec, *call) if onion.enter() else onion.value
@@ -258,51 +261,6 @@ def _check_arguments(spec: TaskSpec, args: list[Any], kwargs: dict[str, Any]) ->
         signature.bind(*args, **given)
     except TypeError as wrong:
         raise _WrongArguments(f"{spec.name}{signature}: {wrong}") from None
-
-
-class _Onion:
-    """The middleware around one run: the first registered is outermost."""
-
-    __slots__ = ("_context", "_middlewares", "_open", "value")
-
-    def __init__(self, app: App, here: Context) -> None:
-        self._middlewares = app.middlewares
-        self._context = here
-        self._open: list[Any] = []
-        self.value: Any = None  # of a middleware that returned instead of letting the task run
-
-    def enter(self) -> bool:
-        """Run what comes before; False: the task is not to run, `value` is the result."""
-        for middleware in self._middlewares:
-            layer = middleware(self._context)
-            try:
-                next(layer)
-            except StopIteration as end:
-                self.value = end.value
-                return False
-            self._open.append(layer)
-        return True
-
-    def leave(self, value: Any, error: BaseException | None) -> Any:
-        """Run what comes after, from the inside out; the result, or raises the error that is left."""
-        while self._open:
-            layer = self._open.pop()
-            try:
-                if error is None:
-                    layer.send(value)
-                else:
-                    layer.throw(error)
-            except StopIteration as end:
-                if error is not None or end.value is not None:
-                    value, error = end.value, None
-            except BaseException as raised:  # noqa: BLE001 -- the outer layers see it next
-                error = raised
-            else:
-                layer.close()
-                error = InvalidInput("a middleware yields once")
-        if error is not None:
-            raise error
-        return value
 
 
 # --- outcomes ------------------------------------------------------------------------------------
