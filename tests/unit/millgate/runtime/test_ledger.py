@@ -50,16 +50,13 @@ def test_what_the_broker_may_not_have_taken_comes_again_first() -> None:
     assert [entry.run for entry in ledger.take()] == [first, second]
 
 
-def test_a_lost_claim_reports_nothing_in_whatever_state_it_was() -> None:
+def test_a_lost_claim_reports_nothing_whether_it_has_ended_or_not() -> None:
     ledger = Ledger()
-    active, settled, taken = a_run("a"), a_run("b"), a_run("c")
-    ledger.add([active, settled, taken])
-    ledger.settle(taken, Ack(taken.claim.ref))
-    entries = ledger.take()
+    active, settled = a_run("a"), a_run("b")
+    ledger.add([active, settled])
     ledger.settle(settled, Ack(settled.claim.ref))
-    for run in (active, settled, taken):
-        ledger.forget(run)
-    ledger.back(entries)
+    assert ledger.forget(active)
+    assert ledger.forget(settled)
     assert (ledger.active, ledger.waiting, ledger.empty) == (0, 0, True)
     ledger.settle(active, Ack(active.claim.ref))
     assert ledger.take() == []
@@ -76,3 +73,19 @@ def test_the_shortest_lease_is_known_at_once_and_forgotten_with_the_next_renewal
     ledger.done(ledger.take())
     ledger.runs()
     assert ledger.shortest_lease() == 60.0
+
+
+def test_a_claim_that_the_broker_has_just_settled_for_us_is_not_lost() -> None:
+    ledger = Ledger()
+    settled, under_way, taken_away = a_run("a"), a_run("b"), a_run("c")
+    ledger.add([settled, under_way, taken_away])
+    ledger.settle(settled, Ack(settled.claim.ref))
+    ledger.done(ledger.take())
+    ledger.settle(under_way, Ack(under_way.claim.ref))
+    entries = ledger.take()
+    # a renewal that was under way meanwhile says that the broker knows none of the three claims
+    assert [ledger.forget(run) for run in (settled, under_way, taken_away)] == [False, False, True]
+    ledger.back(entries)  # no answer to the settlement: the next renewal tells
+    assert ledger.waiting == 1
+    assert ledger.forget(under_way)
+    assert ledger.empty

@@ -104,10 +104,10 @@ class Leases:
 
     def _act(self, answer: Extended, runs: list[Run]) -> None:
         if answer.lost:
-            lost = _oldest(runs, answer.lost)
-            for run in lost:
-                self._ledger.forget(run)  # before anything else is settled
-            self.on_lost(lost)
+            # before anything else is settled
+            lost = [run for run in _oldest(runs, answer.lost) if self._ledger.forget(run)]
+            if lost:
+                self.on_lost(lost)
         if answer.cancelled:
             self.on_cancelled([run for run in runs if run.claim.id in answer.cancelled])
         self.note_state(answer.state)

@@ -52,6 +52,7 @@ class Ledger:
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _held: dict[str, Run] = field(default_factory=dict)  # by token
     _out: list[Entry] = field(default_factory=list)
+    _sent: set[str] = field(default_factory=set)  # tokens whose settlement the broker has now
     _active: int = 0
     _shortest: float | None = (
         None  # of all that came since nothing was held, or since the last renewal
@@ -86,21 +87,24 @@ class Ledger:
                     self._out.append(Entry(run, settlement))
         self.woken()
 
-    def forget(self, run: Run) -> None:
-        """The claim is another worker's by now: nothing will be reported."""
+    def forget(self, run: Run) -> bool:
+        """The broker said that the claim is not ours: nothing will be reported. False: it said so because it has, or
+        has had, our own settlement; the answer to that tells."""
         with self._lock:
-            if self._held.pop(run.claim.token, None) is None:
-                return
+            if run.claim.token in self._sent or self._held.pop(run.claim.token, None) is None:
+                return False
             self._out = [entry for entry in self._out if entry.run is not run]
             if not run.ended:
                 run.ended = True
                 self._active -= 1
         self.woken()
+        return True
 
     def take(self) -> list[Entry]:
         """What is to be settled, the oldest first; the caller answers with `done` or `back`."""
         with self._lock:
             taken, self._out = self._out[:MAX_BATCH], self._out[MAX_BATCH:]
+            self._sent.update([entry.run.claim.token for entry in taken])
             return taken
 
     def done(self, entries: Sequence[Entry]) -> None:
@@ -108,10 +112,12 @@ class Ledger:
         with self._lock:
             for entry in entries:
                 self._held.pop(entry.run.claim.token, None)
+                self._sent.discard(entry.run.claim.token)
 
     def back(self, entries: Sequence[Entry]) -> None:
         """It is not known whether the broker took these settlements; they come again, first."""
         with self._lock:
+            self._sent.difference_update([entry.run.claim.token for entry in entries])
             self._out[:0] = [entry for entry in entries if entry.run.claim.token in self._held]
 
     def refs(self) -> list[ClaimRef]:
