@@ -116,6 +116,8 @@ def test_a_task_that_was_taken_away_is_stopped_and_reports_nothing(bench: Any) -
     assert bench.broker.requeue([sent]) == [sent]
     first, second = bench.until_noted("start", 2)
     assert first[3] != second[3]  # another process
+    assert [line["id"] for line in worker.events("lease was lost, the run is stopped")] == [sent]
+    assert "millgate_leases_lost_total 1" in worker.get("/metrics")[1]
     assert [line["reason"] for line in worker.events("child ended")] == ["LeaseLost"]
     assert bench.end_of(sent).state == "succeeded"
     [end] = bench.notes("end")

@@ -19,6 +19,9 @@ def test_it_answers_all_four_pages_and_nothing_else(bench: Any) -> None:
     assert 'millgate_tasks_total{topic="default",task="add",outcome="succeeded"} 1' in text
     assert "# TYPE millgate_task_seconds histogram" in text
     assert "millgate_broker_up 1" in text
+    assert 'millgate_broker_seconds_count{verb="claim"}' in text
+    assert "millgate_empty_claims_total" in text
+    assert 'millgate_rss_bytes{process="largest child"}' in text
     assert worker.get("/nothing")[0] == 404
 
 

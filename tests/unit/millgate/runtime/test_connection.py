@@ -43,7 +43,11 @@ def test_a_rotated_file_is_used_after_the_next_failure(tmp_path: Path) -> None:
     file = tmp_path / "url"
     file.write_text("memory://before", encoding="utf-8")
     connection = Connection(
-        url_source("", str(file)), "millgate", journal=journal(), metrics=Metrics()
+        url_source("", str(file)),
+        "millgate",
+        journal=journal(),
+        metrics=Metrics(),
+        clock=SystemClock(),
     )
     before = connection.broker
     connection.failed(BrokerUnavailable())
@@ -58,7 +62,11 @@ def test_a_file_that_vanishes_keeps_the_present_broker(tmp_path: Path) -> None:
     file = tmp_path / "url"
     file.write_text("memory://x", encoding="utf-8")
     connection = Connection(
-        url_source("", str(file)), "millgate", journal=journal(), metrics=Metrics()
+        url_source("", str(file)),
+        "millgate",
+        journal=journal(),
+        metrics=Metrics(),
+        clock=SystemClock(),
     )
     file.unlink()
     before = connection.broker
@@ -69,7 +77,12 @@ def test_a_file_that_vanishes_keeps_the_present_broker(tmp_path: Path) -> None:
 def test_errors_are_counted_and_the_end_of_an_outage_is_noticed() -> None:
     metrics = Metrics()
     connection = Connection(
-        lambda: "", "millgate", journal=journal(), metrics=metrics, broker=MemoryBroker()
+        lambda: "",
+        "millgate",
+        journal=journal(),
+        metrics=metrics,
+        clock=SystemClock(),
+        broker=MemoryBroker(),
     )
     pauses = [connection.failed(BrokerUnavailable()) for _ in range(5)]
     assert not connection.up

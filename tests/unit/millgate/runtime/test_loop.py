@@ -80,6 +80,7 @@ class Scene:
             "q",
             journal=journal,
             metrics=self.metrics,
+            clock=self.clock,
             broker=self.faulty,
         )
         self.verdict = Verdict(self.ledger, journal, self.metrics)

@@ -20,7 +20,9 @@ def timers(broker: MemoryBroker, clock: FakeClock, **tasks: Schedule) -> Timers:
     journal = Journal(
         clock, json_lines=True, level="error", descriptor=os.open("/dev/null", os.O_WRONLY)
     )
-    connection = Connection(lambda: "", "q", journal=journal, metrics=Metrics(), broker=broker)
+    connection = Connection(
+        lambda: "", "q", journal=journal, metrics=Metrics(), clock=clock, broker=broker
+    )
     made = Timers(connection, journal, Metrics(), clock)
     made.know({name: TaskWire(name, schedule=schedule) for name, schedule in tasks.items()})
     return made

@@ -10,9 +10,11 @@ from typing import Final
 
 from millgate.brokers import open_broker, redact
 from millgate.brokers.base import Broker
+from millgate.clock import Clock
 from millgate.errors import BrokerError, InvalidSettings
 from millgate.runtime.logs import Journal
 from millgate.runtime.metrics import Metrics
+from millgate.runtime.timed import timed
 
 _FIRST: Final = 0.2
 _LONGEST: Final = 5.0
@@ -34,6 +36,7 @@ class Connection:
         *,
         journal: Journal,
         metrics: Metrics,
+        clock: Clock,
         broker: Broker | None = None,
     ) -> None:
         """`source` answers the URL as it is now; `broker`: one that is open already, used as it is."""
@@ -41,10 +44,12 @@ class Connection:
         self._queue = queue
         self._journal = journal
         self._metrics = metrics
+        self._clock = clock
         self._lock = threading.Lock()
         self._url = "" if broker is not None else source()
         self._given = broker is not None
-        self._broker = broker if broker is not None else open_broker(self._url, queue=queue)
+        self._kind = type(broker).__name__
+        self._broker = self._open(self._url) if broker is None else timed(broker, metrics, clock)
         self._failures = 0
         self._up = True
 
@@ -56,7 +61,7 @@ class Connection:
     @property
     def name(self) -> str:
         """Its URL without secrets."""
-        return redact(self._url) if self._url else type(self._broker).__name__
+        return redact(self._url) if self._url else self._kind
 
     def answered(self) -> None:
         """A call was answered."""
@@ -96,9 +101,12 @@ class Connection:
                 return
             if url == self._url:
                 return
-            old, self._broker, self._url = self._broker, open_broker(url, queue=self._queue), url
+            old, self._broker, self._url = self._broker, self._open(url), url
         self._journal.say("info", "broker address changed", broker=self.name)
         old.close()
+
+    def _open(self, url: str) -> Broker:
+        return timed(open_broker(url, queue=self._queue), self._metrics, self._clock)
 
     def close(self) -> None:
         """Close it, unless it was given."""

@@ -139,6 +139,7 @@ class Floor:
     def lost(self, runs: Sequence[Run]) -> None:
         """Leases that are another worker's: these runs are stopped and report nothing."""
         for run in runs:
+            self._verdict.lost(run)
             self._remove(run, self._overtime.lost)
 
     def cancelled(self, runs: Sequence[Run]) -> None:

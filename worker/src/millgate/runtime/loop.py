@@ -226,6 +226,7 @@ class Loop:
     def _wait(self, claimed: Claimed) -> None:
         # what comes next may be of another kind: nobody should find a worker's buffer full of long tasks
         self._window = self._info.slots
+        self._metrics.add("millgate_empty_claims_total")
         if claimed.state is WorkerState.UNKNOWN:
             self._introduce()
             return

@@ -17,6 +17,8 @@ _HELP: Final = {
     "millgate_wait_seconds": "How long messages could have run before they were claimed.",
     "millgate_claims_total": "Claims, by topic.",
     "millgate_claim_calls_total": "Calls that asked the broker for work.",
+    "millgate_empty_claims_total": "Calls that asked for work when there was none.",
+    "millgate_broker_seconds": "How long calls to the broker took, by verb, failed ones included.",
     "millgate_recycles_total": "Children that ended, by reason.",
     "millgate_broker_errors_total": "Calls to the broker that failed, by reason.",
     "millgate_broker_up": "1 when the last call to the broker was answered.",
@@ -25,7 +27,7 @@ _HELP: Final = {
     "millgate_busy": "Runs in progress.",
     "millgate_buffered": "Claims that wait in this worker for a slot.",
     "millgate_unsettled": "Outcomes that the broker has not taken yet.",
-    "millgate_rss_bytes": "Resident memory: supervisor, and each child's process tree.",
+    "millgate_rss_bytes": "Resident memory: supervisor, the process trees of all children, and the largest tree.",
     "millgate_memory_limit_bytes": "What the pod may use.",
     "millgate_draining": "1 after a signal to stop.",
     "millgate_unknown_tasks_total": "Claims given back because this app has no such task.",
@@ -78,6 +80,11 @@ class Metrics:
                 self._values.pop(key, None)
             else:
                 self._values[key] = value
+
+    def observe(self, name: str, value: float, **labels: str) -> None:
+        """One more value of a histogram."""
+        with self._lock:
+            self._histogram(name, tuple(labels.items())).observe(value)
 
     def value(self, name: str, **labels: str) -> float:
         """What a counter or gauge stands at."""

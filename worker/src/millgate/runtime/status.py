@@ -88,6 +88,7 @@ class Status:
         put("millgate_rss_bytes", rss_of_self(), process="supervisor")
         children = list(worker.pool.children.values())
         put("millgate_rss_bytes", _sum(children), process="children")
+        put("millgate_rss_bytes", _largest(children), process="largest child")
         for phase in Phase:
             count = sum(child.phase is phase for child in children)
             put("millgate_children", count, phase=phase.value)
@@ -133,6 +134,10 @@ def rss_of_self() -> int | None:
 def _sum(children: list[Child]) -> int | None:
     sizes = [child.size for child in children if child.size is not None]
     return sum(sizes) if len(sizes) == len(children) else None
+
+
+def _largest(children: list[Child]) -> int | None:
+    return max((child.size for child in children if child.size is not None), default=None)
 
 
 def _child(child: Child, now: float) -> dict[str, Any]:

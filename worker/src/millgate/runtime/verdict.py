@@ -70,6 +70,11 @@ class Verdict:
         self._log(run, outcome, settlement, seconds)
         self._ledger.settle(run, settlement)
 
+    def lost(self, run: Run) -> None:
+        """The run's lease is another worker's by now: whatever becomes of the run counts for nothing."""
+        self._metrics.add("millgate_leases_lost_total")
+        self._journal.say("warning", "lease was lost, the run is stopped", run)
+
     def finish_all(self, ends: Sequence[End]) -> None:
         """As `finish`, of runs whose ends came together."""
         settled, counted = [], []

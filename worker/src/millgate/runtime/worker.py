@@ -90,6 +90,7 @@ class Worker:
             settings.queue,
             journal=self.journal,
             metrics=self.metrics,
+            clock=self.clock,
             broker=broker,
         )
         self.code: int | None = None
