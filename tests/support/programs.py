@@ -112,6 +112,11 @@ class Kept:
             )
 
     @property
+    def pid(self) -> int:
+        """Of the keeper; the program is its only child."""
+        return self._keeper.pid
+
+    @property
     def running(self) -> bool:
         """Whether the program still runs."""
         return self._keeper.poll() is None

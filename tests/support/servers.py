@@ -26,6 +26,7 @@ from support.programs import (
     user_for,
     wait_until_up,
 )
+from support.rabbitmq_node import RabbitMQ
 from support.wait import eventually
 
 PASSWORD = "correct horse"  # of every server's administrator; the space shows that URLs are quoted
@@ -241,71 +242,6 @@ class Redis:
     def close(self) -> None:
         """Stop it and delete what it stored."""
         self.stop()
-        self._folder.remove()
-
-
-class RabbitMQ:
-    """One RabbitMQ node with an epmd of its own; every port is on loopback."""
-
-    def __init__(self, **environment: str) -> None:
-        self._user = user_for("rabbitmq")
-        self._program = need(
-            "rabbitmq-server", [Path("/usr/lib/rabbitmq/bin")], ["rabbitmq-server"]
-        )
-        epmd = need("epmd", [], ["erlang-base"])
-        self._folder = Folder(self._user)
-        self.port, self._distribution, self._epmd_port = free_port(), free_port(), free_port()
-        home = str(self._folder.path)
-        self.environment = {
-            "HOME": home,
-            "RABBITMQ_ALLOW_INPUT": "1",  # no shell around the node: a signal reaches it
-            "RABBITMQ_NODENAME": f"millgate{self.port}@localhost",
-            "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
-            "RABBITMQ_NODE_PORT": str(self.port),
-            "RABBITMQ_DIST_PORT": str(self._distribution),
-            "RABBITMQ_MNESIA_BASE": f"{home}/mnesia",
-            "RABBITMQ_LOG_BASE": f"{home}/log",
-            "RABBITMQ_CONF_ENV_FILE": f"{home}/absent",
-            "RABBITMQ_CONFIG_FILE": f"{home}/rabbitmq",
-            "RABBITMQ_ENABLED_PLUGINS_FILE": f"{home}/plugins",
-            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-noinput -start_epmd false "
-            "-kernel inet_dist_use_interface {127,0,0,1}",
-            "ERL_EPMD_ADDRESS": "127.0.0.1",
-            "ERL_EPMD_PORT": str(self._epmd_port),
-            **environment,
-        }
-        self._epmd = Kept(
-            [str(epmd), "-port", str(self._epmd_port), "-address", "127.0.0.1"],
-            stop=signal.SIGKILL, user=self._user, log=self._folder.path / "epmd.log",
-        )  # fmt: skip
-        wait_until_up(self._epmd, self._epmd_port)
-        try:
-            self.start()
-        except BaseException:
-            self.close()
-            raise
-
-    def start(self) -> None:
-        """Start the node and wait until it accepts connections (some seconds)."""
-        self._kept = Kept(
-            [str(self._program)], stop=signal.SIGKILL, user=self._user,
-            log=self._folder.path / "server.log", environment=self.environment,
-        )  # fmt: skip
-        wait_until_up(self._kept, self.port)
-
-    def stop(self) -> None:
-        """Stop the node; its data stays."""
-        self._kept.stop()
-
-    @property
-    def url(self) -> str:
-        """The URL of the default virtual host, as the built-in user."""
-        return f"amqp://guest:guest@127.0.0.1:{self.port}/%2F"
-
-    def close(self) -> None:
-        """Stop node and epmd and delete what they stored."""
-        self.stop()
-        self._epmd.stop()
         self._folder.remove()
 
 

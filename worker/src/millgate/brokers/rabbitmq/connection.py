@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 
 import pika
 from pika import exceptions
+from pika.adapters.utils import connection_workflow
 
 from millgate.brokers.rabbitmq import refusals
 from millgate.brokers.rabbitmq.url import Address, Target
@@ -25,7 +26,7 @@ T = TypeVar("T")
 
 OLDEST: Final = (3, 9)
 #: What the driver raises when a connection or a channel ends, or cannot be made.
-LOST: Final = (exceptions.AMQPError, OSError)
+LOST: Final = (exceptions.AMQPError, connection_workflow.AMQPConnectorException, OSError)
 _SHORTEST: Final = 0.1
 
 # The driver logs each error that it also raises, with its traceback; whoever gets the error says what there is to say.

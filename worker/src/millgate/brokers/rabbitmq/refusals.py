@@ -7,6 +7,7 @@ import ssl
 from typing import Final
 
 from pika import exceptions
+from pika.adapters.utils.connection_workflow import AMQPConnectorStackTimeout
 
 from millgate.errors import (
     AuthFailed,
@@ -26,6 +27,13 @@ RESOURCE_LOCKED: Final = 405
 PRECONDITION_FAILED: Final = 406
 NOT_ALLOWED: Final = 530
 NOT_IMPLEMENTED: Final = 540
+#: What the driver calls a connection that ended while it came about.
+_GUESSES: Final = (
+    exceptions.IncompatibleProtocolError,
+    exceptions.ProbableAuthenticationError,
+    exceptions.ProbableAccessDeniedError,
+)
+_STREAM_LOST: Final = exceptions.StreamLostError.__name__
 _RIGHT: Final = re.compile(r"(configure|write|read) access to (?:queue|exchange) '([^']*)'")
 _RESOURCE: Final = re.compile(r"access to (?:queue|exchange) '([^']*)'")
 
@@ -75,6 +83,8 @@ def _chain(error: BaseException) -> list[BaseException]:
 
 
 def _one(error: BaseException, endpoint: str) -> MillgateError | None:
+    if isinstance(error, _GUESSES) and _STREAM_LOST in str(error):
+        return None  # a connection that merely broke: the driver guesses from how far it had come
     match error:
         case exceptions.ChannelClosedByBroker() | exceptions.ConnectionClosedByBroker():
             return _code(error.reply_code, error.reply_text, endpoint)
@@ -86,7 +96,7 @@ def _one(error: BaseException, endpoint: str) -> MillgateError | None:
             return ForeignPeer(f"{endpoint}: what listens there does not speak AMQP 0-9-1")
         case ssl.SSLError():
             return TLSFailed(f"{endpoint}: TLS: {error}")
-        case exceptions.ConnectionBlockedTimeout() | TimeoutError():
+        case exceptions.ConnectionBlockedTimeout() | AMQPConnectorStackTimeout() | TimeoutError():
             return BrokerTimeout(f"{endpoint}: RabbitMQ did not answer in time")
     return None
 

@@ -1,0 +1,77 @@
+"""Queues of each test's own, on the session's server or on one that the test may stop, and their brokerds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from millgate.brokers.rabbitmq.broker import RabbitBroker
+from support import servers
+from support.faults import FaultProxy
+from support.rabbitmq import Brokerd, fresh_queue, open_queue
+from support.servers import RabbitMQ
+
+Open = Callable[..., RabbitBroker]
+Serve = Callable[..., Brokerd]
+
+
+@pytest.fixture
+def open_one() -> Iterator[Open]:
+    """Opens clients: of a queue by its name, at a URL; closed with the test."""
+    opened: list[RabbitBroker] = []
+
+    def open_one(queue: str, url: str | None = None, deadline: float = 10.0) -> RabbitBroker:
+        opened.append(open_queue(queue, url, deadline))
+        return opened[-1]
+
+    yield open_one
+    for broker in opened:
+        broker.close()
+
+
+@pytest.fixture
+def queue() -> str:
+    """A name that nobody has used."""
+    return fresh_queue()
+
+
+@pytest.fixture
+def serve(queue: str, tmp_path: Path) -> Iterator[Serve]:
+    """Starts brokerds for the test's queue; ended with the test."""
+    started: list[Brokerd] = []
+
+    def serve(url: str | None = None, smallest: int | None = None) -> Brokerd:
+        log = tmp_path / f"brokerd{len(started)}.log"
+        started.append(Brokerd(queue, log, url, smallest))
+        return started[-1]
+
+    yield serve
+    for brokerd in started:
+        brokerd.close()
+
+
+@pytest.fixture
+def broker(queue: str, serve: Serve, open_one: Open) -> RabbitBroker:
+    """A client of a fresh queue that is served."""
+    serve()
+    made = open_one(queue)
+    made.setup()
+    return made
+
+
+@pytest.fixture(scope="session")
+def harmed() -> Iterator[RabbitMQ]:
+    """A server that tests may stop, kill, freeze and fill; each leaves it running as it was."""
+    server = RabbitMQ()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def proxy() -> Iterator[FaultProxy]:
+    """Between clients or a brokerd and the session's server."""
+    made = FaultProxy(("127.0.0.1", servers.rabbitmq().port))
+    yield made
+    made.close()
