@@ -159,6 +159,13 @@ def leak(megabytes: int) -> int:
     return os.getpid()
 
 
+@app.task(name="fragment")
+def fragment(blocks: int) -> None:
+    """Fill the heap with blocks of 1 to 60 kB, and keep only the topmost one."""
+    held = [bytes(1000 + number * 7919 % 59_000) for number in range(blocks)]
+    kept.append(held[-1])
+
+
 @app.task(name="hog", retries=1, backoff={"initial": 0.01, "max": 0.01})
 def hog(path: str, megabytes: int) -> None:
     note(path, "start")

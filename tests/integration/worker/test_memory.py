@@ -151,3 +151,14 @@ def test_its_processes_are_small_before_any_task(bench: Any, tmp_path: Path) -> 
     assert 5 < sizes["guardian"] < 11
     assert 5 < sizes["supervisor"] < 45
     assert 5 < sizes["child"] < 14
+
+
+def test_what_a_task_has_freed_is_given_back_by_its_child(bench: Any) -> None:
+    worker = bench.ready(children=1)
+    [child] = worker.children
+    before = rss_of(child) or 0
+    for _ in range(2):
+        sent = bench.send("fragment", 4000)
+        bench.result(sent)
+        eventually(lambda: (rss_of(child) or 0) < before + 20 * MEGABYTE)  # 120 without a trim
+    assert worker.children == [child]

@@ -16,6 +16,7 @@ from millgate.outcome import Failure, Outcome, Raised, Reason, Rejected
 from millgate.runtime import printed, wire
 from millgate.runtime.link import Link
 from millgate.runtime.table import Table
+from millgate.runtime.trim import LONG, Trimmer
 
 if TYPE_CHECKING:
     from millgate.brokers.base import TaskState
@@ -60,6 +61,8 @@ class Station:
         self.link = link
         self.table = table
         self.clock = clock
+        self._trimmer = Trimmer()
+        self._trimmer.look(clock.monotonic())  # this is small
 
     def take(self, fields: list[Any], now: float) -> tuple[int, Job | Outcome] | None:
         """Take up one job: its number, and the job or what makes it impossible; None: it was taken back."""
@@ -116,6 +119,8 @@ class Station:
             failure = Failure("millgate.errors.PayloadTooLarge", f"the result: {error}")
             refused = Rejected(failure, Reason.RESULT_REFUSED)
             self.link.send(["done", seq, seconds, wire.dump_outcome(refused)])
+        if seconds > LONG or now > self._trimmer.due:
+            self._trimmer.look(now)
 
     def guarded(self, seq: int, call: Callable[[int, Job], Outcome], job: Job) -> Outcome:
         """The call's outcome, or what it means that it raised all the same: memory gone while it was reported."""
