@@ -166,6 +166,20 @@ def fragment(blocks: int) -> None:
     kept.append(held[-1])
 
 
+@app.task(name="share", retries=0)
+def share(megabytes: int, count: int) -> int:
+    """Forks that all look at the same pages, for a while."""
+    page = b"s" * (megabytes * MEGABYTE)
+    forks = []
+    for _ in range(count):
+        pid = os.fork()
+        if pid == 0:
+            time.sleep(1.5)
+            os._exit(page[-1] != ord("s"))
+        forks.append(pid)
+    return sum(os.waitpid(pid, 0)[1] for pid in forks)
+
+
 @app.task(name="hog", retries=1, backoff={"initial": 0.01, "max": 0.01})
 def hog(path: str, megabytes: int) -> None:
     note(path, "start")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import socket
 import time
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
+from support.bench import every_broker
 from support.wait import eventually
 
 
@@ -25,7 +27,7 @@ def test_it_answers_all_four_pages_and_nothing_else(bench: Any) -> None:
     assert worker.get("/nothing")[0] == 404
 
 
-def test_the_status_shows_what_runs_and_hides_what_is_secret(bench: Any) -> None:
+def test_the_status_shows_what_runs(bench: Any) -> None:
     bench.send("work", str(bench.journal), 5.0)
     worker = bench.ready(children=1)
     bench.until_noted("start")
@@ -36,7 +38,21 @@ def test_the_status_shows_what_runs_and_hides_what_is_secret(bench: Any) -> None
     assert (run["task"], run["attempt"]) == ("work", 1)
     assert child["rss"] > 2**20
     assert status["claims"] == {"active": 1, "unsettled": 0}
-    assert str(bench.venue.daemon.path) in status["broker"]
+
+
+@every_broker
+def test_no_page_and_no_log_line_has_the_password(bench: Any) -> None:
+    parts = urlsplit(bench.url)
+    place = parts.path if parts.hostname is None else f"{parts.hostname}:{parts.port}"
+    worker = bench.ready(children=1)
+    bench.result(bench.send("add", 1, 1))
+    assert place in worker.status()["broker"]
+    pages = [worker.get(page)[1] for page in ("/status", "/metrics", "/readyz")]
+    log = worker.log_file.read_text(encoding="utf-8")
+    assert place in log
+    for text in (*pages, log):
+        assert f":{parts.password}@" not in text
+        assert parts.password in (None, parts.username) or unquote(parts.password) not in text
 
 
 def test_a_client_that_says_nothing_does_not_hold_the_probes(bench: Any) -> None:

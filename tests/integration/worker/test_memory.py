@@ -86,6 +86,13 @@ def test_memory_of_a_tasks_processes_counts_wherever_they_hide(bench: Any, task:
     assert worker.supervisor == supervisor
 
 
+def test_pages_that_forks_share_are_counted_once(bench: Any) -> None:
+    sent = bench.send("share", 80, 4)  # 400 MiB, were they counted for each
+    worker = bench.ready(hard_max_rss="200Mi", children=1)
+    assert bench.result(sent) == 0
+    assert reasons(worker) == []
+
+
 def test_the_pods_budget_stops_the_biggest_tree(bench: Any) -> None:
     huge = bench.send("hog", str(bench.journal), 400)
     small = bench.send("work", str(bench.journal), 2.0)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
+
+import pytest
 
 from millgate.message import Options
 from support.bench import every_broker
@@ -63,11 +66,25 @@ def test_an_unknown_task_goes_back_uncharged_and_is_said_in_the_status(bench: An
     assert back["delay"] >= 1
 
 
-def test_what_nobody_can_read_is_buried_at_once(bench: Any) -> None:
+def test_arguments_that_the_task_cannot_take_are_buried_at_once(bench: Any) -> None:
     sent = bench.send("add", 1)
     bench.ready()
     state = bench.end_of(sent)
-    assert (state.state, state.reason) == ("failed", "BadArguments")
+    assert (state.state, state.reason, state.attempt) == ("failed", "BadArguments", 1)
+
+
+@every_broker
+@pytest.mark.parametrize("body", [b"", b"\xff\x00", b"[1,", b'{"not":"a call"}'])
+def test_what_nobody_can_read_is_buried_whole_and_at_once(bench: Any, body: bytes) -> None:
+    message = replace(bench.message("add", (1, 2), headers={"from": "elsewhere"}), body=body)
+    bench.broker.publish([message])
+    worker = bench.ready(children=1)
+    state = bench.end_of(message.id)
+    assert (state.state, state.reason, state.attempt) == ("failed", "Undecodable", 1)
+    letter = bench.broker.dead_letter(message.id)
+    assert (letter.message.body, letter.message.headers) == (body, {"from": "elsewhere"})
+    assert bench.result(bench.send("add", 1, 1)) == 2
+    assert worker.events("child ended") == []
 
 
 @every_broker
