@@ -12,6 +12,7 @@ from millgate.brokers.base import Broker
 from support import servers
 from support.brokers import Venue
 from support.local import Daemon
+from support.rabbitmq import Brokerd, at
 from support.redis import Admin
 
 _QUEUE = "millgate"
@@ -116,9 +117,31 @@ class OwnRedis(_Own):
         self._server.close()
 
 
+class OwnRabbit(_Own):
+    """A node, and the brokerd of the queue, which outlives it."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self._server = servers.RabbitMQ()
+        self.url = at(self._server)
+        self._brokerd = Brokerd(self.queue, folder / "brokerd.log", self.url)
+
+    def crash(self) -> None:
+        self._server.stop()
+
+    def start(self) -> None:
+        self._server.start()
+
+    def close(self) -> None:
+        self._close_clients()
+        self._brokerd.close()
+        self._server.close()
+
+
 #: Broker → makes a queue on a server of its own; the path is a folder of the test's own.
 OWN: dict[str, Callable[[Path], OwnVenue]] = {
     "local": OwnLocal,
     "postgres": OwnPostgres,
+    "rabbitmq": OwnRabbit,
     "redis": OwnRedis,
 }
