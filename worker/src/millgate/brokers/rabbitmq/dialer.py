@@ -13,9 +13,10 @@ from millgate.brokers.rabbitmq.url import Target
 from millgate.brokers.rabbitmq.wire import Absent, Line, Wire
 from millgate.brokers.served.caller import Caller
 from millgate.clock import Clock
-from millgate.errors import BrokerUnavailable, VersionUnsupported
+from millgate.errors import BrokerTimeout, BrokerUnavailable, VersionUnsupported
 
 _CONNECT: Final = 5.0  # seconds for one attempt to connect
+_DOUBT: Final = 0.3  # seconds for a server to show that a connection still carries something
 
 
 class Started(BrokerUnavailable):
@@ -54,11 +55,19 @@ class Dialer:
             wire.close()
 
     def _present(self, caller: Caller, end: float) -> Wire:
-        with self._lock:
+        # Whoever connects may take all of another's time.
+        if not self._lock.acquire(timeout=max(0.0, end - self._clock.monotonic())):
+            raise BrokerTimeout(f"{self._target.endpoint}: no time left to connect")
+        try:
             wire = self._wire
+            if wire is not None and not wire.trusted(min(_DOUBT, end - self._clock.monotonic())):
+                wire.abandon()
+                wire = None
             if wire is None or wire.ended is not None:
                 wire = self._wire = self._connected(caller.client, end)
             return wire
+        finally:
+            self._lock.release()
 
     def _connected(self, client: str, end: float) -> Wire:
         soonest = min(end, self._clock.monotonic() + _CONNECT)

@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any, Final
 
 import pika
+from pika import exceptions
 
 from millgate.brokers.rabbitmq import refusals
 from millgate.brokers.rabbitmq.connection import in_one_write
@@ -27,6 +28,8 @@ from millgate.clock import Clock
 from millgate.errors import BrokerTimeout, BrokerUnavailable, MillgateError
 
 _GRACE: Final = 2.0  # seconds for the driver to say that it was too slow
+_HOLD: Final = 1.0  # seconds that a call waits at once for a server that takes nothing
+_PROBE: Final = "probe"  # the type of a message that nobody takes
 
 
 class Absent(BrokerUnavailable):
@@ -41,6 +44,10 @@ class Wire:
         self.endpoint = f"{parameters.host}:{parameters.port}"
         self.pid = os.getpid()
         self.blocked = ""  # why the server takes nothing now
+        self._taking = threading.Event()  # clear while it takes nothing
+        self._taking.set()
+        self._proved = threading.Event()  # clear from a doubt to its end
+        self._proved.set()
         self.ended: MillgateError | None = None
         self._calls, self._client = calls, client
         self._lock = threading.Lock()
@@ -69,6 +76,25 @@ class Wire:
     def publish(self, number: str, payload: bytes, seconds: float) -> None:
         """Send a call by a line; it is void after that many seconds."""
         self._do(partial(self._publish, number, payload, seconds))
+
+    def takes(self, seconds: float) -> bool:
+        """Whether the server takes messages, now or within that many seconds."""
+        return self._taking.wait(min(_HOLD, max(0.0, seconds)))
+
+    def doubt(self) -> None:
+        """An answer has not come: find out whether this connection carries anything."""
+        if self.blocked or self.ended is not None or not self._proved.is_set():
+            return
+        self._proved.clear()
+        self._do(self._probe)
+
+    def trusted(self, seconds: float) -> bool:
+        """Whether there is no doubt, or it ends within that many seconds."""
+        return bool(self.blocked) or self._proved.wait(max(0.0, seconds))
+
+    def abandon(self) -> None:
+        """Break a connection that carries nothing, without a word to the server."""
+        self._do(self._break)
 
     def drop(self, number: str) -> None:
         """Forget a line. A forked child has no say in it."""
@@ -128,7 +154,8 @@ class Wire:
             lines, self._lines = list(self._lines.values()), {}
         for line in lines:
             line.put(ended)
-        self._settled.set()
+        for event in (self._settled, self._taking, self._proved):
+            event.set()
         self.connection.ioloop.call_later(
             0, self.connection.ioloop.stop
         )  # what it does last comes first
@@ -145,7 +172,21 @@ class Wire:
         for body in bodies:
             self._channel.basic_publish("", self._calls, body, properties, mandatory=True)
 
+    def _probe(self) -> None:
+        """Send what nobody takes: it comes back."""
+        if self._channel.is_open:
+            probe = pika.BasicProperties(type=_PROBE)
+            self._channel.basic_publish("", f"{self._calls}.{_PROBE}", b"", probe, mandatory=True)
+
+    def _break(self) -> None:
+        if self.connection.is_open:
+            silent = exceptions.StreamLostError("the server was silent")
+            self.connection._terminate_stream(silent)  # noqa: SLF001 -- what the driver does after missed heartbeats
+
     def _returned(self, _channel: Any, _method: Any, properties: Any, _body: bytes) -> None:
+        if properties.type == _PROBE:
+            self._proved.set()
+            return
         self._put(properties, Absent(f"{self.endpoint}: no brokerd serves {self._calls}"))
 
     def _answered(self, _channel: Any, _method: Any, properties: Any, body: bytes) -> None:
@@ -159,9 +200,11 @@ class Wire:
     def _block(self, _connection: Any, frame: Any) -> None:
         reason = frame.method.reason
         self.blocked = reason.decode() if isinstance(reason, bytes) else str(reason or "an alarm")
+        self._taking.clear()
 
     def _unblock(self, _connection: Any, _frame: Any) -> None:
         self.blocked = ""
+        self._taking.set()
 
     # --- in any thread ---------------------------------------------------------------------------
 
@@ -187,7 +230,10 @@ class Line:
             os.eventfd_write(self._bell, 1)
 
     def send(self, payload: bytes, end: float) -> None:
-        """Send one call, void after `end`. Raises Hangup."""
+        """Send one call, void after `end`. Raises Hangup, BrokerTimeout while the server takes nothing: what it would
+        not take is kept by nobody."""
+        if not self._wire.takes(end - self._clock.monotonic()):
+            raise self._late()
         if self._wire.ended is not None:
             raise Hangup(str(self._wire.ended)) from self._wire.ended
         self._wire.publish(self.number, payload, end - self._clock.monotonic())
@@ -231,14 +277,19 @@ class Line:
         poll = select.poll()
         poll.register(self._bell, select.POLLIN)
         if left <= 0 or not poll.poll(left * 1000):
-            why = self._wire.blocked
-            if why:
-                raise BrokerTimeout(
-                    f"{self._wire.endpoint}: RabbitMQ takes no messages now ({why}); free memory or disk there,"
-                    " it goes on by itself"
-                )
-            raise BrokerTimeout
+            self._wire.doubt()
+            raise self._late()
         self._heard()
+
+    def _late(self) -> BrokerTimeout:
+        endpoint, why = self._wire.endpoint, self._wire.blocked
+        if why:
+            return BrokerTimeout(
+                f"{endpoint}: RabbitMQ takes no messages now ({why}); free memory or disk there, it goes on by itself"
+            )
+        return BrokerTimeout(
+            f"{endpoint}: no answer in time; the call may or may not have taken effect"
+        )
 
     def _heard(self) -> None:
         with suppress(BlockingIOError):
