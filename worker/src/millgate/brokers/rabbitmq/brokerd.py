@@ -26,11 +26,12 @@ from millgate.brokers.rabbitmq.connection import LOST, connect, version
 from millgate.brokers.rabbitmq.journal import Journal, write_snapshot
 from millgate.brokers.rabbitmq.lines import Line, Lines, split
 from millgate.brokers.rabbitmq.names import Names
+from millgate.brokers.rabbitmq.proof import Proof
 from millgate.brokers.rabbitmq.records import FORMAT
-from millgate.brokers.rabbitmq.streams import Streams
+from millgate.brokers.rabbitmq.standby import Standby
+from millgate.brokers.rabbitmq.streams import PROBE, Gone, Streams
 from millgate.brokers.rabbitmq.url import Target
 from millgate.brokers.served.desk import Came, Desk
-from millgate.brokers.served.engine import Engine
 from millgate.brokers.served.forked import Writer, fork
 from millgate.brokers.served.steady import Steady
 from millgate.clock import Clock
@@ -38,8 +39,14 @@ from millgate.errors import BrokerRefused, BrokerUnavailable, MillgateError, Not
 
 _CONNECT: Final = 10.0  # seconds for a connection to come about
 _PAUSE: Final = 1.0  # seconds between attempts
+_WATCH: Final = 0.3  # seconds between looks at whether the queue is free
 _LOOK: Final = 0.2  # seconds between looks at a snapshot that is being written
 _LONGEST: Final = 3600.0
+_LAST: Final = 3.0  # seconds for an orderly end
+_DESERTED: Final = (
+    60.0  # seconds without a call after which nobody is there to be kept from calling
+)
+_PROOF: Final = pika.BasicProperties(type="millgate-proof")
 _STALL: Final = 1.0  # seconds that a turn may take before workers were kept from renewing
 
 log = getLogger("millgate.brokers.rabbitmq")
@@ -72,6 +79,10 @@ class Taken(Exception):
     """Another process has the queue."""
 
 
+class Overdue(BaseException):
+    """The server keeps this process from an orderly end. Nothing is lost by another: all is stored before it counts."""
+
+
 class Server:
     """One brokerd, over all its connections."""
 
@@ -81,15 +92,17 @@ class Server:
         self._tell = tell
         self._names = Names(how.queue)
         self._journal = Journal(self._names)
-        self._engine = Engine()
+        self._engine = self._journal.replica.engine
         self._steady = Steady(clock)
         self._desk = self._new_desk()
         self._lines = Lines(how.queue)
+        self._proof = Proof(clock.monotonic())
+        self._now = self._steady.now()  # of the last turn
         self._calls: list[Came] = []
         self._connection: Any = None
         self._channel: Any = None
         self._writing: tuple[Writer, str] | None = None  # a snapshot's process and name
-        self._stopping = False
+        self._stopping = self._waiting = False
         self._began = self._heard = clock.monotonic()
 
     # --- all connections -------------------------------------------------------------------------
@@ -111,9 +124,7 @@ class Server:
                 said = ""
             except Taken:
                 self._tell(Standing.WAITING)
-                if not self._how.patient:
-                    return  # whoever started this one has what it wanted
-                said = self._say_once(said, f"another process serves {self._names.prefix}; waiting")
+                return  # whoever started this one has what it wanted
             except (BrokerUnavailable, *LOST) as error:
                 self._tell(Standing.AWAY)
                 problem = self._explained(error)
@@ -144,10 +155,12 @@ class Server:
         name = f"millgate brokerd {self._how.queue}"
         self._connection = connect(self._how.target, name, self._clock, end)
         try:
-            self._hold()
-            self._take_over()
-            self._tell(Standing.SERVING)
-            self._serve()
+            self._await_turn()
+            if not self._stopping:
+                self._waiting = False
+                self._take_over()
+                self._tell(Standing.SERVING)
+                self._serve()
         finally:
             self._journal.forget_streams()
             self._calls.clear()
@@ -155,26 +168,54 @@ class Server:
                 self._connection.close()
             self._connection = self._channel = None
 
-    def _hold(self) -> None:
-        """Have the queue to ourselves, as long as this connection lives."""
+    def _await_turn(self) -> None:
+        """Have the queue to ourselves, as long as this connection lives; read along until then. Raises Taken when
+        this process does not wait."""
+        streams, standby = Streams(self._connection), None
+        while not self._stopping and (streams.there(self._names.calls) or not self._held()):
+            if not self._how.patient:
+                raise Taken
+            self._wait()
+            if standby is not None and not standby.lost:
+                standby.step(_WATCH)
+                continue
+            if standby is not None:
+                standby.close()
+            try:
+                standby = Standby(self._connection, self._names, self._journal.replica)
+            except Gone:  # the one that serves has just removed what was read
+                standby = None
+                self._connection.sleep(_WATCH)
+        if standby is not None and not self._stopping:
+            standby.close()
+
+    def _wait(self) -> None:
+        if not self._waiting:
+            self._waiting = True
+            log.info("another process serves %s; waiting", self._names.prefix)
+            self._tell(Standing.WAITING)
+
+    def _held(self) -> bool:
         self._channel = self._connection.channel()
         try:
             self._channel.queue_declare(self._names.calls, exclusive=True)
         except exceptions.ChannelClosedByBroker as error:
             if error.reply_code == refusals.RESOURCE_LOCKED:
-                raise Taken from error
+                return False
             raise refusals.closed(error, self._how.target.endpoint) from error
+        return True
 
     def _take_over(self) -> None:
         before = self._engine
         try:
-            self._engine = self._journal.take_over(Streams(self._connection), before)
+            self._journal.take_over(Streams(self._connection))
         except NotDecodable as error:
             raise BrokerRefused(
                 f"what is stored in {self._names.prefix}* cannot be read: {error}"
             ) from error
         except exceptions.ChannelClosedByBroker as error:
             raise refusals.closed(error, self._how.target.endpoint) from error
+        self._engine = self._journal.replica.engine
         if self._engine is not before:
             self._steady = Steady(self._clock, self._engine.now)
             self._desk = self._new_desk()
@@ -188,8 +229,10 @@ class Server:
         self._channel.basic_consume(self._names.calls, self._came, auto_ack=True)
         self._channel.add_on_cancel_callback(self._cancelled)
         self._heard = self._clock.monotonic()
+        self._proof = Proof(self._heard)
         while not self._stopping:
             self._connection.process_data_events(self._patience())
+            self._prove()
             self._turn()
             self._consider_snapshot()
             if self._idle():
@@ -203,8 +246,18 @@ class Server:
             self._heard = monotonic
         for line in self._lines.silent(monotonic):
             self._desk.leave(line)
-        self._desk.turn(self._steady.now(), monotonic, came)
+        if not self._proof.late(monotonic):
+            self._now = self._steady.now()
+        self._desk.turn(self._now, monotonic, came)
         if self._clock.monotonic() > monotonic + _STALL:
+            self._resume()
+
+    def _prove(self) -> None:
+        """Find out whether the server takes messages, and make good the time in which it did not."""
+        monotonic = self._clock.monotonic()
+        if monotonic < self._heard + _DESERTED and self._proof.due(monotonic):
+            self._channel.basic_publish("", self._names.calls, b"", _PROOF)
+        if self._proof.was_held_up():
             self._resume()
 
     def _resume(self) -> None:
@@ -212,10 +265,16 @@ class Server:
         now = self._steady.now()
         self._journal.append([self._engine.resumption(now)])
         self._engine.resume(now)
+        self._now = now
 
     def _patience(self) -> float:
-        wait = self._desk.wake_in(self._steady.now(), self._clock.monotonic())
+        monotonic = self._clock.monotonic()
+        if self._proof.late(monotonic):
+            return _LOOK  # time stands still: what is due by the clock is not
+        wait = self._desk.wake_in(self._steady.now(), monotonic)
         wait = _LONGEST if wait is None else wait
+        if monotonic < self._heard + _DESERTED:
+            wait = min(wait, self._proof.wake_in(monotonic))
         if self._writing is not None:
             wait = min(wait, _LOOK)
         if self._how.idle is not None:
@@ -229,6 +288,11 @@ class Server:
     # --- calls and answers -----------------------------------------------------------------------
 
     def _came(self, _channel: Any, _method: Any, properties: Any, body: bytes) -> None:
+        if properties.type == PROBE:
+            return
+        if properties.type == _PROOF.type:
+            self._proof.came(self._clock.monotonic())
+            return
         line = Line(properties.reply_to or "", properties.correlation_id or "")
         try:
             call = self._lines.take(self._clock.monotonic(), line, properties, body)
@@ -296,9 +360,20 @@ def serve(how: Brokerd, tell: Tell, clock: Clock) -> None:
     # A long backlog is a heap of small objects without cycles: looking through all of it would stop every caller.
     gc.set_threshold(20_000, 50, 1000)
     server = Server(how, clock, tell)
+
+    def stop(*_: object) -> None:
+        server.stop()
+        signal.setitimer(signal.ITIMER_REAL, _LAST)
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: server.stop())
-    server.run()
+        signal.signal(number, stop)
+    signal.signal(signal.SIGALRM, _overdue)
+    with suppress(Overdue):
+        server.run()
+
+
+def _overdue(*_: object) -> None:
+    raise Overdue
 
 
 def _version() -> str:

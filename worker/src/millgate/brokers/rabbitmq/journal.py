@@ -7,8 +7,7 @@ leisure, and what came before is removed only when that is complete. The head st
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from logging import getLogger
 from typing import Final
@@ -18,6 +17,7 @@ from pika import exceptions
 from millgate.brokers.rabbitmq import records
 from millgate.brokers.rabbitmq.names import Names
 from millgate.brokers.rabbitmq.records import Entry, Head, Kind, Reader
+from millgate.brokers.rabbitmq.replica import Replica, newest
 from millgate.brokers.rabbitmq.streams import Gone, Streams
 from millgate.brokers.served import frames
 from millgate.brokers.served.engine import Engine
@@ -36,99 +36,55 @@ class Journal:
         self._names = names
         self._smallest = self._threshold = smallest
         self._streams: Streams | None = None
-        self._engine = Engine()
-        self.head = Head()
+        self.replica = Replica()
         self._number = 0  # of the last entry of this term
         self._size = 0  # bytes in the present journal
-        self._applied = Reader()  # what of the present journal is in the engine
         self._awaited = ""  # the snapshot that the last rotation needs
-        self._whole = False  # whether the engine has all that was stored at the last take-over
+
+    @property
+    def head(self) -> Head:
+        """What is in force."""
+        return self.replica.head
 
     # --- taking over -----------------------------------------------------------------------------
 
-    def take_over(self, streams: Streams, engine: Engine) -> Engine:
-        """Begin a term; answer the engine with all that is stored.
+    def take_over(self, streams: Streams) -> None:
+        """Begin a term: all that is stored is in `replica` then.
 
-        That is the one given when nobody else had the queue since; otherwise a new one. Raises BrokerRefused when
+        What it has already is read no second time when nobody else had the queue since. Raises BrokerRefused when
         what is stored cannot be read, SchemaTooNew, and the driver's errors.
         """
-        self._streams = streams
+        self._streams, replica = streams, self.replica
         streams.declare(self._names.head, only_newest=True)
-        found = self._newest()
-        mine = self._whole and found == self.head
-        self._whole = mine
+        found, _ = newest(streams, self._names.head)
+        known = replica.whole and found == replica.head
+        replica.whole = known
         self._sweep(found)
-        self.head = replace(found, term=found.term + 1, last=0)
+        replica.head = replace(found, term=found.term + 1, last=0)
         self._number, self._awaited = 0, ""
         self._say_head()
         try:
-            if not found.journals:
-                self._begin()
-                engine = Engine()
-            elif mine:
-                self._catch_up(engine)
-            else:
-                engine = self._load()
+            self._read(streams, known=known)
         except Gone as gone:
             raise BrokerRefused(
                 f"the stream {gone}, which held a part of this queue, is gone: put it back from a copy, or delete"
                 f" {self._names.head} too, to begin with nothing"
             ) from gone
-        self._engine, self._whole = engine, True
-        return engine
+        replica.whole = True
 
-    def _newest(self) -> Head:
-        """The head with the highest term; of several of one term, the last."""
-        best = Head()
-        for entry in self._to_the_end(self._names.head):
-            if entry.kind is Kind.LAST and entry.term >= best.term:
-                best = records.head(entry.data)
-        return best
-
-    def _load(self) -> Engine:
-        engine, count = Engine(), 0
-        if self.head.snapshot is not None:
-            engine.load(self._snapshot(self.head.snapshot))
-        for name in self.head.journals:
-            self._applied = Reader()
-            for record in self._records(name, self._mark(name), self._applied):
-                engine.replay(record)
-                count += 1
-        if count:
-            log.info("read %d records of %s", count, self._names.prefix)
-            self._threshold = 0  # reading them took time: a snapshot is due at once
-        return engine
-
-    def _catch_up(self, engine: Engine) -> None:
-        """Add what was stored without an answer: at most what was under way when the connection was lost."""
-        name = self.head.journals[-1]
-        for record in self._records(name, self._mark(name), self._applied):
-            engine.replay(record)
-
-    def _records(self, name: str, mark: Entry, reader: Reader) -> Iterator[bytes]:
-        assert self._streams is not None
-        for entry in self._streams.read(name, mark):
-            data = reader.take(entry)
-            if data is not None:
-                yield from frames.unpack(data)
-
-    def _snapshot(self, name: str) -> bytes:
-        assert self._streams is not None
-        reader = Reader()
-        for entry in self._streams.read(name, None):
-            data = reader.take(entry)
-            if data is not None:
-                self._threshold = max(self._smallest, len(data))
-                return data
-        raise Gone(name)
-
-    def _to_the_end(self, name: str) -> Iterator[Entry]:
-        """All entries that are in a stream now: a mark is put there and read up to."""
-        assert self._streams is not None
-        # Terms are above 0: this mark means nothing to anybody else. Its number tells it from others'.
-        mark = Entry(Kind.MARK, 0, secrets.randbits(64))
-        self._streams.append(name, mark)
-        return self._streams.read(name, mark)
+    def _read(self, streams: Streams, *, known: bool) -> None:
+        replica = self.replica
+        if not replica.head.journals:
+            replica.engine = Engine()
+            self._begin()
+        elif known:
+            replica.advance(streams, self._mark(replica.head.journals[-1]))
+        else:
+            count = replica.load(streams, replica.head, self._mark)
+            self._threshold = max(self._smallest, replica.loaded)
+            if count:
+                log.info("read %d records of %s", count, self._names.prefix)
+                self._threshold = 0  # reading them took time: a snapshot is due at once
 
     # --- storing ---------------------------------------------------------------------------------
 
@@ -141,7 +97,7 @@ class Journal:
         except Gone:
             self._restore()
             self._store(data)
-        self._applied.number = self._number
+        self.replica.reader.number = self._number
 
     def _store(self, data: bytes) -> None:
         for entry in records.parts(data, self.head.term, self._number + 1):
@@ -172,7 +128,7 @@ class Journal:
         assert self._streams is not None
         old, self._awaited = self.head, ""
         self._threshold = max(self._smallest, size)
-        self.head = replace(old, snapshot=name, journals=old.journals[-1:])
+        self.replica.head = replace(old, snapshot=name, journals=old.journals[-1:])
         self._say_head()
         for left in (old.snapshot, *old.journals[:-1]):
             if left is not None:
@@ -183,11 +139,11 @@ class Journal:
         assert self._streams is not None
         log.error("streams of %s were deleted; storing all of it anew", self._names.prefix)
         self._streams.declare(self._names.head, only_newest=True)
-        term, number, data = self.head.term, self.head.last + 1, self._engine.dump()
+        term, number, data = self.head.term, self.head.last + 1, self.replica.engine.dump()
         snapshot = self._names.snapshot(term, number)
         write_snapshot(self._streams, snapshot, term, data)
         old, journal = self.head, self._open(number)
-        self.head = Head(term, snapshot, (journal,), number)
+        self.replica.head = Head(term, snapshot, (journal,), number)
         self._say_head()
         self._threshold, self._awaited = max(self._smallest, len(data)), ""
         for left in (old.snapshot, *old.journals):
@@ -197,7 +153,7 @@ class Journal:
     def _begin(self) -> None:
         number = self.head.last + 1
         name = self._open(number)
-        self.head = replace(self.head, journals=(*self.head.journals, name), last=number)
+        self.replica.head = replace(self.head, journals=(*self.head.journals, name), last=number)
         self._say_head()
 
     def _open(self, number: int) -> str:
@@ -205,7 +161,7 @@ class Journal:
         name = self._names.journal(self.head.term, number)
         self._streams.declare(name)
         mark = self._mark(name)
-        self._applied = Reader(mark.term, mark.number)
+        self.replica.reader, self.replica.offset = Reader(mark.term, mark.number), None
         self._size = 0
         return name
 

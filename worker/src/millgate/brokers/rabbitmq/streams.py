@@ -16,6 +16,9 @@ _SMALL_SEGMENT: Final = 500_000
 _SMALL: Final = 4_000_000  # bytes of a stream of which only the newest entries matter
 _AHEAD: Final = 200  # entries that the server sends before the first of them is taken
 _PERSISTENT: Final = pika.BasicProperties(delivery_mode=2)
+#: What a message is called that only asks whether somebody has the queue.
+PROBE: Final = "millgate-probe"
+_PROBE: Final = pika.BasicProperties(type=PROBE, expiration="1000")
 
 
 class Gone(Exception):
@@ -51,24 +54,39 @@ class Streams:
         except exceptions.UnroutableError as error:
             raise Gone(name) from error
 
+    def there(self, name: str) -> bool:
+        """Whether a message to that queue would arrive: one that nobody needs is sent, and seen to come back or not.
+
+        Nobody else's exclusive queue can be looked at, and each refusal would be an error in the server's log.
+        """
+        try:
+            self.channel.basic_publish("", name, b"", properties=_PROBE, mandatory=True)
+        except exceptions.UnroutableError:
+            return False
+        return True
+
     def delete(self, name: str) -> None:
         """Remove a stream, if it is there."""
         self.channel.queue_delete(name)
 
-    def read(self, name: str, until: Entry | None) -> Iterator[Entry]:
-        """All entries that are kept, to `until`, that one included.
+    def read(
+        self, name: str, until: Entry | None, offset: int | None = None
+    ) -> Iterator[tuple[Entry, int]]:
+        """The entries and their offsets, from `offset` (None: the first that is kept) to `until`, that one included.
 
         Without `until`, the caller stops when it has seen enough. Raises Gone, and the driver's errors.
         """
         channel = self._connection.channel()
         try:
             channel.basic_qos(prefetch_count=_AHEAD)
-            for method, _, body in channel.consume(name, arguments={"x-stream-offset": "first"}):
+            for method, properties, body in channel.consume(
+                name, arguments={"x-stream-offset": "first" if offset is None else offset}
+            ):
                 channel.basic_ack(method.delivery_tag)
                 entry = unpack(body)
                 if entry is None:
                     continue
-                yield entry
+                yield entry, properties.headers["x-stream-offset"]
                 if entry == until:
                     return
             raise Gone(name)  # the server has ended the consumer
@@ -77,5 +95,16 @@ class Streams:
                 raise Gone(name) from error
             raise
         finally:
-            if channel.is_open and self._connection.is_open:
-                channel.close()
+            if self._connection.is_open:
+                end(channel)
+
+
+def end(channel: Any) -> None:
+    """Close a channel that reads a stream.
+
+    The driver's own way rejects what is under way to the channel's consumers, and for a rejection streams close the
+    whole connection. What is below that way closes the channel alone.
+    """
+    if channel.is_open:
+        channel._impl.close()  # noqa: SLF001
+        channel._flush_output(lambda: channel.is_closed)  # noqa: SLF001
