@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import secrets
 import shutil
 import signal
 import socket
@@ -18,14 +19,24 @@ from typing import IO
 
 from support import keeper
 
+_PORTS = range(10_000, 32_768)  # below those of outgoing connections, as Linux comes
 START: float = 60.0  # seconds that a server may take until it answers
 
 
 def free_port() -> int:
-    """A loopback port that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A loopback port that nobody listens on now.
+
+    Not one of those that the kernel gives to outgoing connections: between this moment and the server's start it could
+    give it to anybody.
+    """
+    while True:
+        port = secrets.choice(_PORTS)  # `random` begins alike in every process of the tests
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                continue
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def listens(port: int) -> bool:

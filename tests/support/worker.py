@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import urllib.request
@@ -14,16 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from millgate.runtime.processes import children_of, tree_of
+from support.programs import free_port
 from support.wait import eventually
 
 TESTS = Path(__file__).parents[1]
-
-
-def free_port() -> int:
-    """A TCP port that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class WorkerProcess:
