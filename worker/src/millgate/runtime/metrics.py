@@ -29,6 +29,7 @@ _HELP: Final = {
     "millgate_unsettled": "Outcomes that the broker has not taken yet.",
     "millgate_rss_bytes": "Resident memory: supervisor, the process trees of all children, and the largest tree.",
     "millgate_memory_limit_bytes": "What the pod may use.",
+    "millgate_memory_used_bytes": "What counts against that limit, at the last look.",
     "millgate_draining": "1 after a signal to stop.",
     "millgate_unknown_tasks_total": "Claims given back because this app has no such task.",
     "millgate_internal_errors_total": "Errors that should not happen: please report them.",

@@ -84,6 +84,7 @@ class Status:
         put("millgate_broker_up", float(worker.connection.up))
         put("millgate_draining", float(worker.floor.drain.began is not None))
         put("millgate_memory_limit_bytes", worker.memory.ceilings.pod)
+        put("millgate_memory_used_bytes", worker.memory.usage)
         put("millgate_watch_seconds_total", worker.memory.cpu)
         put("millgate_rss_bytes", rss_of_self(), process="supervisor")
         children = list(worker.pool.children.values())
