@@ -132,3 +132,14 @@ def postgres(namespace: str, queue: str, uri: str) -> Broker:
         MILLGATE_QUEUE=f"{namespace}.{queue}",
         MILLGATE_NAME="sender",
     )
+
+
+def rabbitmq(namespace: str, queue: str, uri: str) -> Broker:
+    """A queue on RabbitMQ, whose brokerd runs in pods: a client starts none."""
+    return Broker(
+        "rabbit",
+        "/etc/millgate/broker",
+        MILLGATE_BROKER=uri,
+        MILLGATE_BROKERD="never",
+        MILLGATE_QUEUE=f"{namespace}.{queue}",
+    )

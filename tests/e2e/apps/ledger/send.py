@@ -47,6 +47,13 @@ def crowd(count: int) -> Sent:
     return app, results, [*answers[:half], None, *answers[half:]]
 
 
+def counted(number: int) -> Sent:
+    """Each of them right on its first start."""
+    from counted.tasks import app, count
+
+    return app, count.send_many([(one,) for one in range(number)]), [1] * number
+
+
 def gulp(count: int) -> Sent:
     from greedy.tasks import app, gulp
 
@@ -54,7 +61,7 @@ def gulp(count: int) -> Sent:
 
 
 KINDS: dict[str, Callable[[int], Sent]] = {
-    function.__name__: function for function in (greet, square, nap, crowd, gulp)
+    function.__name__: function for function in (greet, square, nap, crowd, counted, gulp)
 }
 
 
