@@ -33,23 +33,31 @@ class WorkQueue(Generic[K]):
         self._number = 0
         self._working: set[K] = set()
         self._failures: dict[K, int] = {}
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        # of the threads without work one watches for the next key that is due, the others sleep until it has gone
+        self._due_sooner = threading.Condition(self._lock)
+        self._watch_free = threading.Condition(self._lock)
+        self._watched = False
+        self._until: float | None = (
+            None  # when the one that watches looks again; None: when it is told
+        )
         self._stopped = False
 
     def add(self, key: K, after: float = 0.0) -> None:
         """Want work on `key` in `after` seconds, or sooner when that is wanted already."""
-        with self._changed:
+        with self._lock:
             due = self._clock.monotonic() + after
             if key in self._due and self._due[key] <= due:
                 return
             self._due[key] = due
             self._number += 1
             heapq.heappush(self._heap, (due, self._number, key))
-            self._changed.notify()
+            if self._until is None or due < self._until:
+                self._due_sooner.notify()
 
     def take(self) -> K | None:
         """A key that is due and not in work; it is in work until `done`. None: there is none now."""
-        with self._changed:
+        with self._lock:
             return self._take()
 
     def _take(self) -> K | None:
@@ -74,7 +82,7 @@ class WorkQueue(Generic[K]):
     def done(self, key: K, *, failed: bool = False, again: float | None = None) -> None:
         """The work on `key` is over. Failed: it comes back after a growing, jittered wait; `again`: after that many
         seconds."""
-        with self._changed:
+        with self._lock:
             self._working.discard(key)
             if failed:
                 count = self._failures[key] = self._failures.get(key, 0) + 1
@@ -82,47 +90,51 @@ class WorkQueue(Generic[K]):
                 again = wait * self._random.uniform(0.8, 1.2)
             else:
                 self._failures.pop(key, None)
-            self._changed.notify_all()
+            if key in self._due:  # wanted meanwhile, and passed over
+                self._due_sooner.notify()
         if again is not None:
             self.add(key, again)
 
     def forget(self, key: K) -> None:
         """Drop what is wanted of `key`, and its failures."""
-        with self._changed:
+        with self._lock:
             self._due.pop(key, None)
             self._failures.pop(key, None)
 
     def waiting(self) -> float | None:
         """Seconds until the next key is due; None: there is none, or all are in work."""
-        with self._changed:
+        with self._lock:
             return self._waiting()
 
     def _waiting(self) -> float | None:
-        free = [due for key, due in self._due.items() if key not in self._working]
-        return max(0.0, min(free) - self._clock.monotonic()) if free else None
+        while self._heap and self._due.get(self._heap[0][2]) != self._heap[0][0]:
+            heapq.heappop(self._heap)  # an older wish, replaced since
+        if not self._heap:
+            return None
+        first, _, key = self._heap[0]
+        if key in self._working:
+            free = [due for key, due in self._due.items() if key not in self._working]
+            if not free:
+                return None
+            first = min(free)
+        return max(0.0, first - self._clock.monotonic())
 
     def __len__(self) -> int:
         """Keys that want work, now or later."""
-        with self._changed:
+        with self._lock:
             return len(self._due)
 
     def stop(self) -> None:
         """Let every `run` end after its present key."""
-        with self._changed:
+        with self._lock:
             self._stopped = True
-            self._changed.notify_all()
+            self._due_sooner.notify_all()
+            self._watch_free.notify_all()
 
     def run(self, work: Callable[[K], float | None]) -> None:
         """Work on keys until `stop`. `work` answers after how many seconds it wants the key again, if at all; when
         it raises, whatever it raises, the key comes back later and later, and no other key suffers."""
-        while True:
-            with self._changed:
-                key = None
-                while not self._stopped and (key := self._take()) is None:
-                    self._changed.wait(self._waiting())
-                if self._stopped:
-                    return
-            assert key is not None
+        while (key := self._next()) is not None:
             try:
                 again = work(key)
             except RetryLater as later:
@@ -133,3 +145,26 @@ class WorkQueue(Generic[K]):
                 self.done(key, failed=True)
             else:
                 self.done(key, again=again)
+
+    def _next(self) -> K | None:
+        """A key that is due, waited for; None: the queue is stopped."""
+        with self._lock:
+            while not self._stopped:
+                key = self._take()
+                if key is not None:
+                    self._watch_free.notify()
+                    return key
+                if self._watched:
+                    self._watch_free.wait()
+                    continue
+                self._watch()
+            return None
+
+    def _watch(self) -> None:
+        wait = self._waiting()
+        self._until = None if wait is None else self._clock.monotonic() + wait
+        self._watched = True
+        try:
+            self._due_sooner.wait(wait)
+        finally:
+            self._watched = False

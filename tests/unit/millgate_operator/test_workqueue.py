@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from random import Random
 
 import pytest
 
+from millgate.clock import SystemClock
 from millgate_operator.errors import RetryLater
 from millgate_operator.workqueue import LAST, WorkQueue
 from support.clock import FakeClock
+from support.wait import eventually
 
 
 @pytest.fixture
@@ -150,8 +154,6 @@ def test_a_poisonous_key_does_not_stop_the_others(queue: WorkQueue[str]) -> None
 
 
 def test_never_are_two_at_work_on_one_key() -> None:
-    from millgate.clock import SystemClock
-
     queue: WorkQueue[int] = WorkQueue(SystemClock())
     busy: set[int] = set()
     clashes: list[int] = []
@@ -179,3 +181,83 @@ def test_never_are_two_at_work_on_one_key() -> None:
     for thread in threads:
         thread.join(5)
     assert clashes == []
+
+
+@contextmanager
+def running(
+    queue: WorkQueue[str], count: int, work: Callable[[str], float | None]
+) -> Iterator[None]:
+    threads = [threading.Thread(target=queue.run, args=(work,)) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        queue.stop()
+        for thread in threads:
+            thread.join(5)
+        assert not any(thread.is_alive() for thread in threads)
+
+
+def test_what_is_due_at_once_is_worked_on_at_once_by_as_many_as_there_are() -> None:
+    queue: WorkQueue[str] = WorkQueue(SystemClock())
+    together = threading.Barrier(4, timeout=5)
+
+    def work(_: str) -> float | None:
+        together.wait()
+        return None
+
+    with running(queue, 4, work):
+        queue.add("far", 600)
+        for round_ in range(3):
+            for key in "abcd":
+                queue.add(key)
+            eventually(lambda round_=round_: len(queue) == 1 and together.n_waiting == 0)
+    assert not together.broken
+
+
+def test_a_wish_is_met_in_time_while_another_waits_and_a_third_is_in_work() -> None:
+    queue: WorkQueue[str] = WorkQueue(SystemClock())
+    go_on, met = threading.Event(), threading.Event()
+
+    def work(key: str) -> float | None:
+        if key == "slow":
+            go_on.wait(10)
+        if key == "soon":
+            met.set()
+        return None
+
+    with running(queue, 2, work):
+        queue.add("slow")
+        queue.add("far", 600)
+        eventually(lambda: len(queue) == 1)
+        queue.add("slow")  # due, and in work: nothing that anybody could wait for
+        queue.add("soon", 0.05)
+        assert met.wait(5)
+        go_on.set()
+        eventually(lambda: len(queue) == 1)
+
+
+def test_one_thread_wakes_for_one_key_however_many_there_are() -> None:
+    class Counting(SystemClock):
+        asked = 0
+
+        def monotonic(self) -> float:
+            self.asked += 1
+            return super().monotonic()
+
+    clock = Counting()
+    queue: WorkQueue[str] = WorkQueue(clock)
+    done = threading.Semaphore(0)
+
+    def work(_: str) -> float | None:
+        done.release()
+        return None
+
+    with running(queue, 16, work):
+        before = clock.asked
+        for number in range(50):
+            queue.add(str(number), 0.002)
+            assert done.acquire(timeout=5)
+        asked = clock.asked - before
+    assert asked < 50 * 10, f"{asked / 50:.1f} looks at the clock for each key"
