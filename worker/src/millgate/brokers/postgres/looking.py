@@ -54,7 +54,7 @@ class Looking(Session):
 
     def oldest_transaction(self) -> float | None:
         """Seconds since the oldest transaction began that keeps dead rows from being removed; None: there is none."""
-        age: float | None = self.rows("fleet")[-1][9]
+        age: float | None = self.value("oldest")
         return age
 
     def peek(self, topic: str, state: State, limit: int = 20) -> list[Peeked]:

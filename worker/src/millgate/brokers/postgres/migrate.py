@@ -38,10 +38,10 @@ ENTRIES: Final = (
         "ensure",
         "extend",
     ),
-    *("fence", "fire", "fired", "fleet", "forward", "forwards", "group", "locks", "pause"),
-    *("peek", "progress", "publish", "purge", "purge_dead", "register", "release_lock", "renew"),
-    *("replay", "requeue", "schedules", "send", "settle", "states", "stats", "tick"),
-    *("unawait", "unfence", "unregister", "upkeep"),
+    *("fence", "fire", "fired", "fleet", "forward", "forwards", "group", "locks", "oldest"),
+    *("pause", "peek", "progress", "publish", "purge", "purge_dead", "register"),
+    *("release_lock", "renew", "replay", "requeue", "schedules", "send", "settle"),
+    *("states", "stats", "tick", "unawait", "unfence", "unregister", "upkeep"),
 )
 
 

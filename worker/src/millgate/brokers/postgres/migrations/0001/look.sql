@@ -42,17 +42,22 @@ END $$;
 -- The registry, and the queue's revision and next due time in a last row without a name.
 CREATE FUNCTION fleet_1(
   OUT o_name text, OUT o_inc text, OUT o_seen float8, OUT o_fence float8, OUT o_leased int, OUT o_info jsonb, OUT o_beat jsonb,
-  OUT o_revision bigint, OUT o_next float8, OUT o_xmin float8
+  OUT o_revision bigint, OUT o_next float8
 ) RETURNS SETOF record LANGUAGE sql AS $$
   SELECT w.name, w.inc, greatest(0, date_part('epoch', clock_timestamp() - w.seen))::float8,
       CASE WHEN w.fenced > clock_timestamp() THEN date_part('epoch', w.fenced - clock_timestamp())::float8 END,
-      (SELECT count(*)::int FROM lease l WHERE l.worker = w.id), w.info, w.beat, NULL::bigint, NULL::float8, NULL::float8
+      (SELECT count(*)::int FROM lease l WHERE l.worker = w.id), w.info, w.beat, NULL::bigint, NULL::float8
     FROM worker w WHERE NOT w.gone AND (w.seen > clock_timestamp() - interval '90 s' OR w.fenced > clock_timestamp())
   UNION ALL
   SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, q.revision,
-      (SELECT greatest(0, date_part('epoch', d.due - clock_timestamp()))::float8 FROM delayed d ORDER BY d.due LIMIT 1),
-      (SELECT date_part('epoch', clock_timestamp() - min(a.xact_start))::float8 FROM pg_stat_activity a WHERE a.backend_xmin IS NOT NULL)
+      (SELECT greatest(0, date_part('epoch', d.due - clock_timestamp()))::float8 FROM delayed d ORDER BY d.due LIMIT 1)
     FROM queue q ORDER BY 1 NULLS LAST
+$$;
+
+-- Seconds since the oldest transaction began that holds back the removal of dead rows. Apart from the registry, which is read
+-- every second: this goes through all sessions of the server.
+CREATE FUNCTION oldest_1() RETURNS float8 LANGUAGE sql AS $$
+  SELECT date_part('epoch', clock_timestamp() - min(a.xact_start))::float8 FROM pg_stat_activity a WHERE a.backend_xmin IS NOT NULL
 $$;
 
 -- What is known of messages, in the order asked. Places: 1 ready or parked, 2 delayed, 3 leased, 4 dead, 5 ended.
