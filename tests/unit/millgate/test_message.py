@@ -74,7 +74,8 @@ def test_a_claim_has_the_message_but_for_what_decided_its_time(message: Message)
         ("delay", "at", "expires_in", "expires_at", "unique", "unique_for")
     )
     assert claim.message() == replace(message, **spent)
-    assert claim.head() == (message.task, message.options, message.gather)
+    options = None if message.options.empty else message.options
+    assert claim.head() == (message.task, options, message.gather)
     assert claim.ref.token == "token"
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgpack
 
@@ -133,19 +133,15 @@ class Claim:
     def head(self) -> Head:
         """What a supervisor needs of the record, at a fraction of the cost. Raises NotDecodable."""
         _, task, _, options, _, _, gather, _ = _checked(_unpack(self.record))
-        return Head(
+        return (
             task,
-            _NO_OPTIONS if options is None else _options_of(options),
+            None if options is None else _options_of(options),
             () if gather is None else _texts(gather),
         )
 
 
-class Head(NamedTuple):
-    """The task's name, the options that the send set, and the ids whose results go in first."""
-
-    task: str
-    options: Options
-    gather: tuple[str, ...]
+#: The task's name, the options if the send set any, and the ids whose results go in first.
+Head = tuple[str, Options | None, tuple[str, ...]]
 
 
 @quick

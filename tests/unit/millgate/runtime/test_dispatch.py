@@ -98,7 +98,7 @@ def test_several_slots_are_filled_across_children() -> None:
 
 def test_short_tasks_go_out_in_frames_and_never_more_than_two_of_them(scene: Scene) -> None:
     scene.learn("short", 0.0001)
-    scene.claim(100)
+    scene.claim(6 * FRAME)
     assert scene.hand_out() == [FRAME, FRAME]
     assert [len(child.frames) for child in scene.children] == [1, 1]
     scene.hand_out()

@@ -69,9 +69,14 @@ class Desk:
         self._calls.append(lambda: self._serve(run, verb, arguments, answer))
         self._bell.set()
 
+    @property
+    def holds_locks(self) -> bool:
+        """Whether any run holds a lock."""
+        return bool(self._locks)
+
     def ended(self, run: int) -> None:
         """A run has ended: what locks it still holds are given back."""
-        if self._locks and any(held.run == run for held in list(self._locks.values())):
+        if any(held.run == run for held in list(self._locks.values())):
             self._calls.append(lambda: self._release_all(run))
             self._bell.set()
 

@@ -7,7 +7,7 @@ from typing import Final
 #: Seconds of work that a child may hold beyond what it runs.
 AHEAD: Final = 0.05
 #: Most jobs in one frame; two frames may be in a child at once.
-FRAME: Final = 16
+FRAME: Final = 64
 #: Most claims held for one child, those that are still in the supervisor included.
 MOST: Final = 256
 _UP, _DOWN = (

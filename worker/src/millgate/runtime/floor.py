@@ -21,7 +21,7 @@ from millgate.runtime.pulse import Pulse
 from millgate.runtime.reactor import Reactor
 from millgate.runtime.recycle import Because
 from millgate.runtime.shutdown import Drain, Stage
-from millgate.runtime.verdict import End, Verdict, seen
+from millgate.runtime.verdict import End, Verdict
 
 _TICK: Final = 0.05  # seconds between two looks at the clock while something runs
 _IDLE: Final = 0.5
@@ -195,12 +195,12 @@ class Floor:
         if not ended:
             return
         self._hear(child, ended)
-        self._verdict.finish_all(
-            [(run, seen(run, outcome), seconds) for run, outcome, seconds in ended if not run.ended]
-        )
+        self._verdict.finish_all([end for end in ended if not end[0].ended])
+        learn, locks = self._runtimes.learn, self._desk.holds_locks
         for run, outcome, seconds in ended:
-            self._runtimes.learn(run.task, seconds)
-            self._desk.ended(run.seq)
+            learn(run.task, seconds)
+            if locks:
+                self._desk.ended(run.seq)
             if type(outcome) is Raised and outcome.reason is Reason.MEMORY_EXCEEDED:
                 self._pool.replace(child.key, Because.DATA_LIMIT)
                 self._pool.hasten(child.key)  # it raised its own limit to be able to say so

@@ -8,7 +8,7 @@ from typing import Final
 
 from millgate.clock import Clock
 from millgate.errors import BrokerError, NotDecodable
-from millgate.message import Claim, Head
+from millgate.message import Claim, Options
 from millgate.outcome import Failure, Interrupted, Outcome, Reason, Rejected
 from millgate.retry import RetryPolicy
 from millgate.runtime.connection import Connection
@@ -83,24 +83,26 @@ class Intake:
 
     def _receive(self, claim: Claim, now: float) -> Run | None:
         try:
-            head = claim.head()
+            name, options, gather = claim.head()
         except NotDecodable as error:
             failure = Failure("millgate.NotDecodable", str(error))
             self._turn_away(claim, "", Rejected(failure, Reason.UNDECODABLE), now)
             return None
-        task = self.tasks.get(head.task)
-        if task is None:
-            run = Run(claim, head.task, _NO_TERMS, arrived=now, expires=now + claim.lease)
-            self._note_unknown(run)
-            self._turn_away(claim, head.task, unknown_task(head.task, claim.interruptions), now)
-            return None
-        terms = self._terms_of(head, task, claim.topic)
-        run = Run(claim, head.task, terms, arrived=now, expires=now + claim.lease)
-        return self._gathered(run, head) if head.gather else run
+        terms = None if options is not None else self._usual.get((name, claim.topic))
+        if terms is None:
+            task = self.tasks.get(name)
+            if task is None:
+                run = Run(claim, name, _NO_TERMS, None, now, now + claim.lease)
+                self._note_unknown(run)
+                self._turn_away(claim, name, unknown_task(name, claim.interruptions), now)
+                return None
+            terms = self._terms_of(name, options, task, claim.topic)
+        run = Run(claim, name, terms, None, now, now + claim.lease)
+        return self._gathered(run, gather) if gather else run
 
-    def _gathered(self, run: Run, head: Head) -> Run | None:
+    def _gathered(self, run: Run, gather: Sequence[str]) -> Run | None:
         try:
-            states = self._connection.broker.states(head.gather)
+            states = self._connection.broker.states(gather)
         except BrokerError:
             self._ledger.add([run])
             self._verdict.give_back(run, _UNREAD)
@@ -108,14 +110,12 @@ class Intake:
         run.gathered = [dump_state(state) for state in states]
         return run
 
-    def _terms_of(self, head: Head, task: TaskWire, topic: str) -> Terms:
-        if not head.options.empty:
-            return resolve(head.options, task, self._policies.of(topic))
-        known = self._usual.get((head.task, topic))
-        if known is None:
-            known = resolve(head.options, task, self._policies.of(topic))
-            self._usual[head.task, topic] = known
-        return known
+    def _terms_of(self, name: str, options: Options | None, task: TaskWire, topic: str) -> Terms:
+        policy = self._policies.of(topic)
+        if options is not None and not options.empty:
+            return resolve(options, task, policy)
+        terms = self._usual[name, topic] = resolve(Options(), task, policy)
+        return terms
 
     def _turn_away(self, claim: Claim, task: str, outcome: Outcome, now: float) -> None:
         run = Run(claim, task, _NO_TERMS, arrived=now, expires=now + claim.lease)

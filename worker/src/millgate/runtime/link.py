@@ -65,9 +65,9 @@ class Link:
     def send_soon(self, value: Any, now: float) -> None:
         """As `send`, of what has come about `now`; it may wait for the next such frames, until `flush` at the latest.
 
-        Meanwhile it lies where the supervisor looks when this process dies, and now and then.
+        Meanwhile it lies where the supervisor looks when this process dies, and now and then. For the main thread.
         """
-        self._enter()
+        self.critical += 1
         try:
             with self._writing:
                 data = self._encoder.encode(value)

@@ -22,8 +22,8 @@ _ROW: Final = 4  # words of a row: start time, cancelled, soft-expired, spare
 _NANO: Final = 1_000_000_000
 #: The signal that makes a child look at its page.
 LOOK: Final = signal.SIGRTMIN + 7
-#: Numbers that may be in a child at once beside its slots: two frames.
-BUFFERED: Final = 32
+#: Numbers that may be in a child at once beside its slots: two frames of the longest.
+BUFFERED: Final = 128
 #: Bytes of frames that a child may keep in its page before it sends them.
 SHELF: Final = 4096
 

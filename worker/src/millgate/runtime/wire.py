@@ -55,8 +55,9 @@ class Encoder:
     def encode(self, value: Any) -> bytes:
         """One frame. Raises as `encode`."""
         body: bytes = self._pack(value)
-        if len(body) > _CHUNK:  # nobody is to hold so much for the frames to come
-            self._pack = msgpack.Packer(use_bin_type=True).pack
+        if len(body) <= _CHUNK:
+            return _LENGTH.pack(len(body)) + body
+        self._pack = msgpack.Packer(use_bin_type=True).pack  # nobody is to hold so much for long
         return _frame(body)
 
 
@@ -183,6 +184,10 @@ def load_job(fields: list[Any]) -> tuple[int, Message, list[int], list[Any] | No
     return seq, message, [a, f, lo, i], gathered, most
 
 
+#: A success without result and next step.
+_NOTHING: Final = Returned(None)
+_PLAIN: Final[list[Any]] = ["returned", None, []]
+
 # --- outcomes ------------------------------------------------------------------------------------
 
 
@@ -206,8 +211,10 @@ def dump_outcome(outcome: Outcome) -> list[Any]:
             return ["cancelled"]
 
 
-def load_outcome(fields: list[Any]) -> Outcome:  # noqa: C901 -- one case a line is the point
+def load_outcome(fields: list[Any]) -> Outcome:  # noqa: C901, PLR0911 -- one case a line is the point
     """The outcome that `dump_outcome` wrote. Raises NotDecodable."""
+    if fields == _PLAIN:  # the usual one, seen at once
+        return _NOTHING
     try:
         match fields:
             case ["returned", result, []]:
