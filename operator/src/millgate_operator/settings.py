@@ -36,7 +36,7 @@ class OperatorSettings:
     workers: int = 10  # reconciliations at once
     resync: float = 600.0
     tick: float = 5.0  # between two looks of the autoscaler at a pool
-    zero_tick: float = 1.0  # the same while a pool is at zero
+    zero_tick: float = 1.5  # the same while a pool is at zero: a first task is noticed within it
     broker_deadline: float = 5.0
     canary: float = 120.0  # without a sign of life from the watch the operator ends; 0: never
     log_format: str = "json"

@@ -64,7 +64,7 @@ class RabbitMQBroker(Model):
     resources: dict[str, Any] | None = Field(
         None,
         description="Requests and limits of brokerd's container. Default: requests of 50m and 64Mi. It holds every "
-        "task that waits in memory: about 1 KiB and its payload each.",
+        "task that waits in memory: its payload and about half a KiB each.",
     )
 
 
