@@ -59,19 +59,21 @@ def queue() -> str:
 def pods(queue: str, tmp_path: Path) -> Iterator[list[Pod]]:
     file = tmp_path / "uri"
     file.write_text(servers.rabbitmq().url + "\n")
-    first = Pod(queue, file)
-    eventually(lambda: first.stands("serving"), 20, every=0.1)
-    second = Pod(queue, file)
-    yield [first, second]
-    first.close()
-    second.close()
+    made = [Pod(queue, file)]
+    try:
+        eventually(lambda: made[0].stands("serving"), 30, every=0.1)
+        made.append(Pod(queue, file))
+        yield made
+    finally:
+        for pod in made:
+            pod.close()
 
 
 def test_the_one_that_stands_by_is_ready_and_takes_over_what_was_accepted(
     queue: str, pods: list[Pod]
 ) -> None:
     first, second = pods
-    eventually(lambda: second.stands("waiting"), 20, every=0.1)
+    eventually(lambda: second.stands("waiting"), 30, every=0.1)
     assert first.page("/readyz").startswith("200")
     assert second.page("/readyz").startswith("200")
     broker = open_queue(queue)
@@ -80,7 +82,7 @@ def test_the_one_that_stands_by_is_ready_and_takes_over_what_was_accepted(
         broker.publish([a_message(id="kept")])
         first.process.send_signal(signal.SIGTERM)
         assert first.process.wait(20) == 0
-        eventually(lambda: second.stands("serving"), 20, every=0.1)
+        eventually(lambda: second.stands("serving"), 30, every=0.1)
         assert 'millgate_brokerd_serving{queue="' + queue + '"} 1' in second.page("/metrics")
         [found] = broker.peek("default", State.WAITING)
         assert found.id == "kept"

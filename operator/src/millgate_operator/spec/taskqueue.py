@@ -63,8 +63,8 @@ class RabbitMQBroker(Model):
     )
     resources: dict[str, Any] | None = Field(
         None,
-        description="Requests and limits of brokerd's container. Default: requests of 50m and 64Mi. It holds every "
-        "task that waits in memory: its payload and about half a KiB each.",
+        description="Requests and limits of brokerd's container. Default: requests of 50m and 64Mi. Each pod holds "
+        "every task that waits in memory: its payload and about half a KiB more.",
     )
 
 
