@@ -51,6 +51,15 @@ def test_cancel_comes_too_late_for_what_has_ended(broker: Broker, hand: Hand) ->
     assert broker.dead_letter(claims[2].id) is not None
 
 
+def test_an_id_that_is_named_twice_is_removed_once(broker: Broker) -> None:
+    broker.publish([first := a_message(), second := a_message()])
+    assert broker.cancel([first.id, second.id, first.id]) == [
+        CancelState.REMOVED,
+        CancelState.REMOVED,
+        CancelState.FINISHED,
+    ]
+
+
 def test_cancel_of_an_unknown_id_says_so(broker: Broker) -> None:
     assert broker.cancel(["nobody"]) == [CancelState.UNKNOWN]
 

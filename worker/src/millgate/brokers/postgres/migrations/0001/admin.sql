@@ -38,7 +38,7 @@ BEGIN
     v_removed := array(SELECT m.id FROM unnest(v_ended) e JOIN msg m ON m.seq = e.seq);
     PERFORM finish_1(v_ended, 3::smallint, v_now);
   END IF;
-  RETURN array(SELECT CASE WHEN i.id = ANY (v_removed) THEN 'removed' WHEN i.id = ANY (v_signals) THEN 'signalled'
+  RETURN array(SELECT CASE WHEN i.id = ANY (v_removed) AND array_position(p_ids, i.id) = i.n THEN 'removed' WHEN i.id = ANY (v_signals) THEN 'signalled'
       WHEN EXISTS (SELECT 1 FROM msg m WHERE m.id = i.id) OR EXISTS (SELECT 1 FROM final f WHERE f.id = i.id AND f.until > v_now)
         THEN 'finished' ELSE 'unknown' END
     FROM unnest(p_ids) WITH ORDINALITY i(id, n) ORDER BY i.n);
