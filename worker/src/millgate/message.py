@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Any, Final
 
 import msgpack
@@ -245,6 +246,8 @@ def check_group(group: Group, messages: Sequence[Message]) -> None:
 
 
 def _check_texts(message: Message) -> None:
+    if message.key is None and message.unique is None:
+        return
     for name in ("key", "unique"):
         value = getattr(message, name)
         if value is not None and not 0 < len(value.encode("utf-8", "surrogatepass")) <= MAX_KEY:
@@ -256,6 +259,8 @@ def _check_texts(message: Message) -> None:
 
 
 def _check_times(message: Message) -> None:
+    if _TIMES(message) == _NO_TIMES:
+        return
     if message.delay is not None and message.at is not None:
         raise InvalidMessage("delay and at exclude each other; set one")
     for name in ("delay", "at", "expires_in", "expires_at", "unique_for", "result_ttl"):
@@ -282,6 +287,10 @@ def _record(message: Message) -> list[Any]:
         list(message.gather) or None,
         [_whole(step) for step in message.chain] or None,
     ]
+
+
+_TIMES: Final = attrgetter("delay", "at", "expires_in", "expires_at", "unique_for", "result_ttl")
+_NO_TIMES: Final = (None,) * 6
 
 
 _WHOLE: Final = (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from millgate.brokers.base import MAX_BATCH
@@ -59,3 +61,23 @@ def test_a_group_watches_its_members_and_the_steps_that_lead_there() -> None:
 def test_a_member_from_elsewhere_is_refused() -> None:
     with pytest.raises(InvalidMessage, match="publish them together"):
         check_group(Group("g", ("x",), a_message()), some_messages(2))
+
+
+def test_what_waits_for_nothing_takes_the_short_way() -> None:
+    message = a_message(id="m1", key="k", expires_in=5.0, result_ttl=0.0, group="g", priority=7)
+    values = ("default", "m1", 7, message.record(), "k", 5.0, None, 0.0, "g")
+    assert drafts.plain(message) == values
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"delay": 1.0}, {"at": 1.0}, {"unique": "u"}, {"chain": (a_message(),)}],
+    ids=lambda fields: next(iter(fields)),
+)
+def test_what_has_to_wait_or_brings_more_takes_the_long_way(fields: dict[str, Any]) -> None:
+    assert drafts.plain(a_message(**fields)) is None
+
+
+def test_a_message_that_nobody_may_store_is_refused_on_either_way() -> None:
+    with pytest.raises(InvalidMessage):
+        drafts.plain(a_message(priority=12))

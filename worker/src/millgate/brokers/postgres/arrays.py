@@ -48,7 +48,7 @@ class Blobs(Column):
 
 def column(kind: type[Column], values: Sequence[Any]) -> Column | None:
     """The column, or NULL when nobody set anything."""
-    return kind(values) if any(value is not None for value in values) else None
+    return None if values.count(None) == len(values) else kind(values)
 
 
 class _Dumper(Dumper):

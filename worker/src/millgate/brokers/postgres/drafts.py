@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, Final
 
 from millgate.brokers.base import MAX_BATCH
@@ -32,6 +33,9 @@ _OPTIONAL: Final[tuple[tuple[str, type[Column]], ...]] = (
     ("result_ttl", Floats),
     ("group", Texts),
 )
+
+
+_READ_OPTIONAL: Final = tuple((attrgetter(name), kind) for name, kind in _OPTIONAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +68,26 @@ def batch(messages: Sequence[Message]) -> Batch:
         *_optional(sent),
     )
     return Batch(messages, places, columns)
+
+
+def plain(message: Message) -> tuple[Any, ...] | None:
+    """The values of one message that waits for nothing, for the short way in; None: it takes the long one."""
+    check_whole(message)
+    if message.delay is not None or message.at is not None or message.unique is not None:
+        return None
+    if message.chain:
+        return None
+    return (
+        message.topic,
+        message.id,
+        message.priority,
+        message.record(),
+        message.key,
+        message.expires_in,
+        message.expires_at,
+        message.result_ttl,
+        message.group,
+    )
 
 
 def chained(messages: Sequence[Message]) -> Texts:
@@ -105,6 +129,4 @@ def watches(
 
 
 def _optional(messages: Sequence[Message]) -> tuple[Column | None, ...]:
-    return tuple(
-        column(kind, [getattr(message, name) for message in messages]) for name, kind in _OPTIONAL
-    )
+    return tuple(column(kind, list(map(read, messages))) for read, kind in _READ_OPTIONAL)

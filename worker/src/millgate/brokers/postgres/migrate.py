@@ -39,7 +39,7 @@ ENTRIES: Final = (
         "extend",
     ),
     *("fence", "fire", "fired", "fleet", "forward", "forwards", "group", "locks", "oldest"),
-    *("pause", "peek", "progress", "publish", "purge", "purge_dead", "register"),
+    *("pause", "peek", "post", "progress", "publish", "purge", "purge_dead", "register"),
     *("release_lock", "renew", "replay", "requeue", "schedules", "send", "settle"),
     *("states", "stats", "tick", "unawait", "unfence", "unregister", "upkeep"),
 )
