@@ -8,7 +8,7 @@ import pytest
 from pika import exceptions
 from pika.adapters.utils.connection_workflow import AMQPConnectorStackTimeout
 
-from millgate.brokers.rabbitmq.refusals import closed, connecting
+from millgate.brokers.rabbitmq.refusals import absent, closed, connecting
 from millgate.errors import (
     AuthFailed,
     BrokerError,
@@ -91,3 +91,15 @@ def test_what_is_not_known_keeps_the_servers_words() -> None:
     assert "odd" in str(found)
     lost = closed(exceptions.StreamLostError("gone"), "amqp://h")
     assert type(lost) is BrokerUnavailable
+
+
+def test_a_queue_that_a_starting_server_has_not_found_yet_is_not_taken_for_a_missing_one() -> None:
+    text = (
+        "NOT_FOUND - home node 'rabbit@h' of durable queue 'q' in vhost '/' is down or inaccessible"
+    )
+    yet = exceptions.ChannelClosedByBroker(404, text)
+    assert not absent(yet)
+    assert type(closed(yet, "amqp://h")) is BrokerUnavailable
+    missing = exceptions.ChannelClosedByBroker(404, "NOT_FOUND - no queue 'q' in vhost '/'")
+    assert absent(missing)
+    assert type(closed(missing, "amqp://h")) is BrokerError

@@ -27,6 +27,8 @@ RESOURCE_LOCKED: Final = 405
 PRECONDITION_FAILED: Final = 406
 NOT_ALLOWED: Final = 530
 NOT_IMPLEMENTED: Final = 540
+#: What a server that has just come up says of queues that it has not found again yet, under the code of missing ones.
+_NOT_YET: Final = "is down or inaccessible"
 #: What the driver calls a connection that ended while it came about.
 _GUESSES: Final = (
     exceptions.IncompatibleProtocolError,
@@ -56,6 +58,11 @@ def closed(error: BaseException, endpoint: str) -> MillgateError:
     if isinstance(error, exceptions.ChannelClosedByBroker):
         return BrokerError(f"{endpoint}: {error.reply_text}")
     return BrokerUnavailable(f"{endpoint}: the connection was lost: {error}")
+
+
+def absent(error: exceptions.ChannelClosedByBroker) -> bool:
+    """Whether the server says that what was named does not exist."""
+    return error.reply_code == NOT_FOUND and _NOT_YET not in error.reply_text
 
 
 def _known(error: BaseException, endpoint: str) -> MillgateError | None:
@@ -108,6 +115,8 @@ def _code(code: int, text: str, endpoint: str) -> MillgateError | None:
         return _missing(text, endpoint) if _RESOURCE.search(text) else _auth(endpoint, text)
     if code == NOT_ALLOWED:
         return _vhost(endpoint, text)
+    if code == NOT_FOUND and _NOT_YET in text:
+        return BrokerUnavailable(f"{endpoint}: RabbitMQ looks for its queues still ({text})")
     if code == PRECONDITION_FAILED:
         return ForeignPeer(
             f"{endpoint}: something else has a name of ours there; delete it, or use another queue name ({text})"

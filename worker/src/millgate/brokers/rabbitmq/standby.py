@@ -75,7 +75,7 @@ class Standby:
         try:
             channel.basic_consume(name, on_message, arguments={"x-stream-offset": offset})
         except exceptions.ChannelClosedByBroker as error:
-            if error.reply_code == refusals.NOT_FOUND:
+            if refusals.absent(error):
                 raise Gone(name) from error
             raise
         return channel
