@@ -53,6 +53,13 @@ class Ledger:
             thread.join(timeout)
         assert not self.lost, f"{len(self.lost)} of {len(self.accepted)} accepted tasks never ran"
 
+    def stop(self) -> None:
+        """End at once, whatever is left."""
+        self._producing.set()
+        self._working.set()
+        for thread in (*self._producers, *self._workers):
+            thread.join(60)
+
     @property
     def lost(self) -> set[str]:
         """What was accepted and has not run."""

@@ -10,11 +10,13 @@ import pytest
 from millgate.brokers.rabbitmq.broker import RabbitBroker
 from support import servers
 from support.faults import FaultProxy
+from support.ledger import Ledger
 from support.rabbitmq import Brokerd, fresh_queue, open_queue
 from support.servers import RabbitMQ
 
 Open = Callable[..., RabbitBroker]
 Serve = Callable[..., Brokerd]
+Load = Callable[..., Ledger]
 
 
 @pytest.fixture
@@ -50,6 +52,20 @@ def serve(queue: str, tmp_path: Path) -> Iterator[Serve]:
     yield serve
     for brokerd in started:
         brokerd.close()
+
+
+@pytest.fixture
+def load(queue: str, open_one: Open) -> Iterator[Load]:
+    """Puts load on the test's queue, at a URL, that ends with the test at the latest."""
+    begun: list[Ledger] = []
+
+    def load(url: str | None = None, deadline: float = 10.0) -> Ledger:
+        begun.append(Ledger(lambda: open_one(queue, url, deadline)))
+        return begun[-1]
+
+    yield load
+    for ledger in begun:
+        ledger.stop()
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from support.working import Hand
 
 Open = Callable[..., RabbitBroker]
 Serve = Callable[..., Brokerd]
+Load = Callable[..., Ledger]
 
 
 def pid_of(broker: RabbitBroker) -> int:
@@ -34,12 +35,12 @@ def balanced(ledger: Ledger, least: int = 100) -> None:
 
 
 def test_a_brokerd_that_is_killed_under_load_is_followed_by_one_that_knows_everything(
-    queue: str, serve: Serve, open_one: Open
+    queue: str, serve: Serve, open_one: Open, load: Load
 ) -> None:
     brokerd = serve()
     serve()
     open_one(queue).setup()
-    ledger = Ledger(lambda: open_one(queue))
+    ledger = load()
     for _ in range(4):
         time.sleep(0.7)
         brokerd.end(signal.SIGKILL)
@@ -68,7 +69,7 @@ def test_what_is_lost_on_the_way_to_a_killed_brokerd_is_asked_again_by_itself(
 
 
 def test_a_frozen_brokerd_is_replaced_and_what_it_does_afterwards_is_void(
-    queue: str, serve: Serve, open_one: Open
+    queue: str, serve: Serve, open_one: Open, load: Load
 ) -> None:
     url = at(servers.rabbitmq(), "heartbeat=1")
     first = serve(url)
@@ -80,7 +81,7 @@ def test_a_frozen_brokerd_is_replaced_and_what_it_does_afterwards_is_void(
     first.freeze()
     broker.publish([message := a_message()])  # waits for the other
     assert pid_of(broker) == second.pid
-    ledger = Ledger(lambda: open_one(queue, f"{url}&brokerd=never"))
+    ledger = load(f"{url}&brokerd=never")
     first.thaw()
     eventually(lambda: "another process serves" in first.said())
     assert broker.states([message.id])[0].state is not State.UNKNOWN
@@ -93,14 +94,14 @@ def test_a_frozen_brokerd_is_replaced_and_what_it_does_afterwards_is_void(
 
 
 def test_a_brokerd_that_was_frozen_in_the_middle_of_its_work_hands_out_nothing_twice(
-    queue: str, serve: Serve, open_one: Open
+    queue: str, serve: Serve, open_one: Open, load: Load
 ) -> None:
     url = at(servers.rabbitmq(), "heartbeat=1")
     brokerds = [serve(url), serve(url)]
     broker = open_one(queue, f"{url}&brokerd=never", 20.0)
     broker.setup()
     broker.configure([a_topic(lease=60.0)])
-    ledger = Ledger(lambda: open_one(queue, f"{url}&brokerd=never", 20.0))
+    ledger = load(f"{url}&brokerd=never", 20.0)
     for _ in range(3):
         time.sleep(0.5)
         owner = next(one for one in brokerds if one.pid == pid_of(broker))
@@ -145,12 +146,12 @@ def test_a_brokerd_that_ends_on_request_leaves_everything(
 
 
 def test_connections_that_the_server_closes_are_made_again(
-    queue: str, serve: Serve, open_one: Open
+    queue: str, serve: Serve, open_one: Open, load: Load
 ) -> None:
     server = servers.rabbitmq()
     brokerd = serve()
     open_one(queue).setup()
-    ledger = Ledger(lambda: open_one(queue))
+    ledger = load()
     time.sleep(0.5)
     names = f"millgate {queue}", f"millgate brokerd {queue}"
     listed = server.ctl("list_connections", "pid", "client_properties").splitlines()
@@ -165,11 +166,11 @@ def test_connections_that_the_server_closes_are_made_again(
 
 
 def test_a_brokerd_that_is_cut_off_comes_back_and_goes_on_from_what_it_knows(
-    queue: str, serve: Serve, open_one: Open, proxy: FaultProxy
+    queue: str, serve: Serve, open_one: Open, load: Load, proxy: FaultProxy
 ) -> None:
     brokerd = serve(at(proxy, "heartbeat=2"))
     open_one(queue).configure([a_topic(lease=10.0)])  # for claims whose answers are lost
-    ledger = Ledger(lambda: open_one(queue))
+    ledger = load()
     for reset in (False, True, False, True):
         time.sleep(0.4)
         proxy.cut(reset=reset)

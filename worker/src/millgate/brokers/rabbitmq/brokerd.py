@@ -35,13 +35,19 @@ from millgate.brokers.served.desk import Came, Desk
 from millgate.brokers.served.forked import Writer, fork
 from millgate.brokers.served.steady import Steady
 from millgate.clock import Clock
-from millgate.errors import BrokerRefused, BrokerUnavailable, MillgateError, NotDecodable
+from millgate.errors import (
+    BrokerRefused,
+    BrokerUnavailable,
+    ForeignPeer,
+    MillgateError,
+    NotDecodable,
+)
 
 _CONNECT: Final = 10.0  # seconds for a connection to come about
 _PAUSE: Final = 1.0  # seconds between attempts
 _WATCH: Final = 0.3  # seconds between looks at whether the queue is free
 _LOOK: Final = 0.2  # seconds between looks at a snapshot that is being written
-_LONGEST: Final = 3600.0
+_LOOK_AFTER: Final = 5.0  # seconds between looks at what is stored
 _LAST: Final = 3.0  # seconds for an orderly end
 _DESERTED: Final = (
     60.0  # seconds without a call after which nobody is there to be kept from calling
@@ -97,6 +103,7 @@ class Server:
         self._desk = self._new_desk()
         self._lines = Lines(how.queue)
         self._proof = Proof(clock.monotonic())
+        self._looked = clock.monotonic()  # after the streams
         self._now = self._steady.now()  # of the last turn
         self._calls: list[Came] = []
         self._connection: Any = None
@@ -172,10 +179,12 @@ class Server:
         """Have the queue to ourselves, as long as this connection lives; read along until then. Raises Taken when
         this process does not wait."""
         streams, standby = Streams(self._connection), None
-        while not self._stopping and (streams.there(self._names.calls) or not self._held()):
+        while not self._stopping and (
+            (self._waiting and streams.there(self._names.calls)) or not self._held()
+        ):
             if not self._how.patient:
                 raise Taken
-            self._wait()
+            self._wait(streams)
             if standby is not None and not standby.lost:
                 standby.step(_WATCH)
                 continue
@@ -189,11 +198,21 @@ class Server:
         if standby is not None and not self._stopping:
             standby.close()
 
-    def _wait(self) -> None:
+    def _wait(self, streams: Streams) -> None:
         if not self._waiting:
+            self._refuse_foreign(streams)
             self._waiting = True
             log.info("another process serves %s; waiting", self._names.prefix)
             self._tell(Standing.WAITING)
+
+    def _refuse_foreign(self, streams: Streams) -> None:
+        """Raise ForeignPeer when what has the name is no brokerd's: anybody may look at it."""
+        with suppress(exceptions.ChannelClosedByBroker):
+            if streams.present(self._names.calls):
+                raise ForeignPeer(
+                    f"{self._how.target.endpoint}: something else has a name of ours there; delete it, or use"
+                    f" another queue name ({self._names.calls} is a queue that is not exclusive)"
+                )
 
     def _held(self) -> bool:
         self._channel = self._connection.channel()
@@ -234,6 +253,7 @@ class Server:
             self._connection.process_data_events(self._patience())
             self._prove()
             self._turn()
+            self._look_after_streams()
             self._consider_snapshot()
             if self._idle():
                 log.info("nobody has called for %g s", self._how.idle)
@@ -260,6 +280,12 @@ class Server:
         if self._proof.was_held_up():
             self._resume()
 
+    def _look_after_streams(self) -> None:
+        monotonic = self._clock.monotonic()
+        if monotonic >= self._looked + _LOOK_AFTER and not self._proof.late(monotonic):
+            self._looked = monotonic
+            self._journal.look_after()
+
     def _resume(self) -> None:
         """The server has taken nothing for a while: no lease ends before its owner could renew it."""
         now = self._steady.now()
@@ -272,7 +298,7 @@ class Server:
         if self._proof.late(monotonic):
             return _LOOK  # time stands still: what is due by the clock is not
         wait = self._desk.wake_in(self._steady.now(), monotonic)
-        wait = _LONGEST if wait is None else wait
+        wait = min(_LOOK_AFTER, _LOOK_AFTER if wait is None else wait)
         if monotonic < self._heard + _DESERTED:
             wait = min(wait, self._proof.wake_in(monotonic))
         if self._writing is not None:

@@ -104,6 +104,14 @@ class Journal:
             self._put(self.head.journals[-1], entry)
             self._size += len(entry.data)
 
+    def look_after(self) -> None:
+        """Store all anew when somebody has deleted a part: no later brokerd would find it, or miss it by name."""
+        assert self._streams is not None
+        head = self.head
+        names = [self._names.head, *head.journals, *([head.snapshot] if head.snapshot else [])]
+        if not all(map(self._streams.present, names)):
+            self._restore()
+
     def forget_streams(self) -> None:
         """The connection is gone."""
         self._streams = None

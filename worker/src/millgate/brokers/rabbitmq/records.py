@@ -51,7 +51,7 @@ def unpack(body: bytes) -> Entry | None:
     if len(body) < _HEAD.size:
         return None
     magic, format_, kind, term, number = _HEAD.unpack_from(body)
-    if magic != _MAGIC:
+    if magic != _MAGIC or (format_ <= FORMAT and kind > Kind.LAST):
         return None
     if format_ > FORMAT:
         raise SchemaTooNew(
@@ -85,11 +85,19 @@ class Reader:
         self._parts: list[bytes] = []
 
     def take(self, entry: Entry) -> bytes | None:
-        """What this entry completes; None: nothing, or it does not count."""
+        """What this entry completes; None: nothing, or it does not count.
+
+        Raises NotDecodable when the beginning is not there any more.
+        """
         if entry.kind is Kind.MARK:
             if entry.term > self.term:
                 self.term, self.number, self._parts = entry.term, entry.number, []
             return None
+        if not self.term:
+            raise NotDecodable(
+                "a stream begins in the middle; a policy of the server that limits the age or the size of"
+                " streams must not apply to these"
+            )
         if entry.term != self.term or entry.number <= self.number:
             return None
         self.number = entry.number

@@ -52,7 +52,21 @@ class Streams:
                 "", name, entry.pack(), properties=_PERSISTENT, mandatory=True
             )
         except exceptions.UnroutableError as error:
+            if self.present(name):  # a server that has just come up finds its streams one by one
+                raise
             raise Gone(name) from error
+
+    def present(self, name: str) -> bool:
+        """Whether there is such a stream. Raises the driver's errors, also for one that cannot be reached now."""
+        channel = self._connection.channel()
+        try:
+            channel.queue_declare(name, passive=True)
+        except exceptions.ChannelClosedByBroker as error:
+            if refusals.absent(error):
+                return False
+            raise
+        channel.close()
+        return True
 
     def there(self, name: str) -> bool:
         """Whether a message to that queue would arrive: one that nobody needs is sent, and seen to come back or not.
@@ -91,7 +105,7 @@ class Streams:
                     return
             raise Gone(name)  # the server has ended the consumer
         except exceptions.ChannelClosedByBroker as error:
-            if error.reply_code == refusals.NOT_FOUND:
+            if refusals.absent(error):
                 raise Gone(name) from error
             raise
         finally:

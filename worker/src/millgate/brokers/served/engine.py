@@ -44,6 +44,7 @@ class Call:
         if not (
             isinstance(call.number, int)
             and isinstance(call.settled, int)
+            and isinstance(call.verb, str)
             and isinstance(call.args, list)
         ):
             raise NotDecodable
