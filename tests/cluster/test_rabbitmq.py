@@ -115,6 +115,24 @@ def test_the_number_of_brokerds_is_the_manifests_and_not_the_autoscalers(
     eventually(lambda: queue.get("poddisruptionbudget", "hello-broker") is None, 10)
 
 
+def test_a_changed_secret_replaces_brokerd_and_a_lost_one_does_not(queue: Place) -> None:
+    queue.apply(on_rabbitmq())
+
+    def version() -> str:
+        template = queue.there("deployment", "hello-broker")["spec"]["template"]
+        return str(template["metadata"]["annotations"]["millgate.dev/config"])
+
+    first = version()
+    assert first == queue.there("secret", "rabbit")["metadata"]["resourceVersion"]
+    queue.kubectl("delete", "secret", "rabbit")
+    queue.kubectl("annotate", "taskqueue", "hello", "look=again")
+    queue.becomes("taskqueue", "hello", "BrokerConnected", "False/SecretMissing", 15)
+    assert version() == first
+    queue.secret("rabbit", uri=servers.rabbitmq().url + "?heartbeat=20")
+    eventually(lambda: version() != first, 15)
+    assert version() == queue.there("secret", "rabbit")["metadata"]["resourceVersion"]
+
+
 def test_wrong_credentials_are_said_and_not_shown(place: Place) -> None:
     url = servers.rabbitmq().url.replace("guest:guest", "guest:hunter2")
     place.secret("rabbit", uri=url)

@@ -71,6 +71,17 @@ def connection(cluster: Cluster, queue: TaskQueue, settings: OperatorSettings) -
     return Connection(url, files, secret["metadata"]["resourceVersion"])
 
 
+def secret_version(cluster: Cluster, queue: TaskQueue, settings: OperatorSettings) -> str:
+    """The version of the Secret that brokerd is to have read; while there is none to be had, the one that it has."""
+    try:
+        return connection(cluster, queue, settings).version
+    except Blocked:
+        found = cluster.get(DEPLOYMENT, queue.meta.namespace, names.brokerd(queue.meta.name))
+    template = found["spec"]["template"]["metadata"] if found is not None else {}
+    version: str = (template.get("annotations") or {}).get(names.ANNOTATION_CONFIG, "")
+    return version
+
+
 def _only_calling(url: str) -> str:
     """The URL for somebody who starts no brokerd: there are pods for that."""
     base, mark, fragment = url.partition("#")

@@ -147,7 +147,10 @@ def _apply(context: Context, queue: TaskQueue, resolved: Resolved) -> None:
     policies = {policy.name: policy for policy in resolved.topics.values()}
     initial = _initial(scaling_policy(queue, policies))
     pool = names.workers(queue.meta.name)
-    wishes = broker_objects(queue, context.settings)
+    version = ""
+    if queue.spec.broker.type == "RabbitMQ":
+        version = observe.secret_version(context.cluster, queue, context.settings)
+    wishes = broker_objects(queue, context.settings, version)
     troubles: list[Blocked | RetryLater] = []
     try:
         wishes += worker_objects(queue)

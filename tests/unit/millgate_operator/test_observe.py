@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from millgate_operator.errors import Blocked
-from millgate_operator.observe import connection, out_of_reach, short_hosts
+from millgate_operator.observe import connection, out_of_reach, secret_version, short_hosts
 from millgate_operator.observed import Connection
 from millgate_operator.settings import OperatorSettings
 from millgate_operator.spec import TaskQueue, parse_task_queue
@@ -46,9 +46,13 @@ def a_secret(uri: str) -> dict[str, Any]:
 
 
 def a_deployment(ready: int) -> dict[str, Any]:
-    meta = {"name": "hello-broker", "generation": 1}
-    status = {"replicas": 2, "readyReplicas": ready}
-    return {"kind": "Deployment", "metadata": meta, "spec": {"replicas": 2}, "status": status}
+    template = {"metadata": {"annotations": {"millgate.dev/config": "6"}}}
+    return {
+        "kind": "Deployment",
+        "metadata": {"name": "hello-broker", "generation": 1},
+        "spec": {"replicas": 2, "template": template},
+        "status": {"replicas": 2, "readyReplicas": ready},
+    }
 
 
 def a_pod(*containers: dict[str, Any]) -> dict[str, Any]:
@@ -83,6 +87,19 @@ def test_the_operator_itself_starts_no_brokerd(url: str, wanted: str) -> None:
     read = connection(found, queue("RabbitMQ"), SETTINGS)
     assert read.url == wanted
     assert read.files["uri"] == url.encode(), "workers read what the Secret says"
+
+
+def test_brokerd_keeps_the_secret_that_it_has_read_while_there_is_none() -> None:
+    one, secret = queue("RabbitMQ"), a_secret("amqp://rabbit/")
+
+    def version(*objects: Mapping[str, Any]) -> str:
+        found: Any = Found(*objects)
+        return secret_version(found, one, SETTINGS)
+
+    assert version(secret, a_deployment(2)) == "7"
+    assert version(a_deployment(2)) == "6"
+    assert version(a_secret("redis://cache/0"), a_deployment(2)) == "6"
+    assert version() == ""
 
 
 def test_a_url_of_something_else_is_refused_with_one_to_copy() -> None:

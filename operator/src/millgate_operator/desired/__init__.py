@@ -1,4 +1,4 @@
-"""Every object that a queue needs in the cluster, from its manifest alone. Pure; one builder per object."""
+"""Every object that a queue needs in the cluster, from its manifest. Pure; one builder per object."""
 
 from __future__ import annotations
 
@@ -28,15 +28,20 @@ KINDS = (
 )
 
 
-def broker_objects(queue: TaskQueue, settings: OperatorSettings) -> list[dict[str, Any]]:
-    """What a Local broker needs beside its key, and a queue on RabbitMQ; nothing for the others."""
+def broker_objects(
+    queue: TaskQueue, settings: OperatorSettings, secret_version: str = ""
+) -> list[dict[str, Any]]:
+    """What a Local broker needs beside its key, and a queue on RabbitMQ; nothing for the others.
+
+    `secret_version` is of the connection Secret.
+    """
     match queue.spec.broker.type:
         case "Local":
             return [service(queue), broker_policy(queue), stateful_set(queue, settings)]
         case "RabbitMQ":
             budget = brokerd_budget(queue)
             made = [brokerd_policy(queue), *([] if budget is None else [budget])]
-            return [*made, brokerd_deployment(queue, settings)]
+            return [*made, brokerd_deployment(queue, settings, secret_version)]
     return []
 
 

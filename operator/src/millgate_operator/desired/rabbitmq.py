@@ -14,10 +14,13 @@ _REQUESTS: Final = {"requests": {"cpu": "50m", "memory": "64Mi"}}
 _WEIGHT: Final = 100  # as strong as a wish can be
 
 
-def brokerd_deployment(queue: TaskQueue, settings: OperatorSettings) -> dict[str, Any]:
+def brokerd_deployment(
+    queue: TaskQueue, settings: OperatorSettings, secret_version: str
+) -> dict[str, Any]:
     """The pods of brokerd, on different nodes where there are several.
 
-    RabbitMQ itself sees to it that one of them serves, so new ones come before old ones go, and any may go first.
+    RabbitMQ itself sees to it that one of them serves, so new ones come before old ones go, and any may go first. A
+    new version of the Secret replaces them: who is connected would never look at it, also when it names another server.
     """
     name = queue.meta.name
     replicas = _section(queue).replicas
@@ -26,7 +29,10 @@ def brokerd_deployment(queue: TaskQueue, settings: OperatorSettings) -> dict[str
         "replicas": replicas,
         "selector": {"matchLabels": names.selector(name, names.BROKER)},
         "template": {
-            "metadata": {"labels": names.labels(name, names.BROKER)},
+            "metadata": {
+                "labels": names.labels(name, names.BROKER),
+                "annotations": {names.ANNOTATION_CONFIG: secret_version},
+            },
             "spec": _pod(queue, settings),
         },
         "revisionHistoryLimit": 3,

@@ -28,8 +28,9 @@ def on_rabbitmq(**section: Any) -> TaskQueue:
     return parse_task_queue(manifest)
 
 
-def made(**section: Any) -> dict[str, dict[str, Any]]:
-    return {item["kind"]: item for item in broker_objects(on_rabbitmq(**section), SETTINGS)}
+def made(version: str = "7", **section: Any) -> dict[str, dict[str, Any]]:
+    objects = broker_objects(on_rabbitmq(**section), SETTINGS, version)
+    return {item["kind"]: item for item in objects}
 
 
 def container(**section: Any) -> dict[str, Any]:
@@ -78,6 +79,14 @@ def test_the_url_comes_from_the_secret_and_stands_nowhere_else() -> None:
     assert {"name": "broker", "secret": {"secretName": "rabbit", "defaultMode": 0o440}} in volumes
     mounts = [mount for mount in one["volumeMounts"] if mount["name"] == "broker"]
     assert mounts == [{"name": "broker", "mountPath": "/etc/millgate/broker", "readOnly": True}]
+
+
+def test_a_new_version_of_the_secret_replaces_the_pods_and_nothing_else_does() -> None:
+    def template(version: str, **section: Any) -> Any:
+        return made(version, **section)["Deployment"]["spec"]["template"]
+
+    assert template("7") != template("8")
+    assert template("7") == template("7", replicas=3)
 
 
 def test_resources_are_small_unless_the_manifest_says_more() -> None:
