@@ -8,7 +8,7 @@ import pytest
 from pika import exceptions
 from pika.adapters.utils.connection_workflow import AMQPConnectorStackTimeout
 
-from millgate.brokers.rabbitmq.refusals import absent, closed, connecting
+from millgate.brokers.rabbitmq.refusals import absent, closed, connecting, naming
 from millgate.errors import (
     AuthFailed,
     BrokerError,
@@ -71,11 +71,18 @@ def test_a_missing_right_is_named_with_what_it_is_missing_on(right: str) -> None
     assert f"{right} on millgate.q.head" in str(found)
 
 
-def test_a_right_that_the_server_does_not_name_is_said_by_what_was_refused() -> None:
+def test_a_right_that_the_server_does_not_name_is_named_by_what_was_asked() -> None:
+    text = "ACCESS_REFUSED - access to queue 'millgate.q.head' in vhost '/' refused for user 'u'"
+    error = naming("read", exceptions.ChannelClosedByBroker(403, text))
+    assert "lacks read on millgate.q.head" in str(closed(error, "amqp://h"))
+    assert naming("configure", error) is error, "the server's own word stays"
+
+
+def test_of_an_exchange_writing_is_what_was_refused() -> None:
     text = "ACCESS_REFUSED - access to exchange 'amq.default' in vhost '/' refused for user 'u'"
     found = closed(exceptions.ChannelClosedByBroker(403, text), "amqp://h")
     assert isinstance(found, PermissionMissing)
-    assert "rights on amq.default" in str(found)
+    assert "lacks write on amq.default" in str(found)
 
 
 def test_a_name_of_ours_that_is_somebody_elses_is_said_so() -> None:

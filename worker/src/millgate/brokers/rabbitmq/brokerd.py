@@ -221,6 +221,7 @@ class Server:
         except exceptions.ChannelClosedByBroker as error:
             if error.reply_code == refusals.RESOURCE_LOCKED:
                 return False
+            error = refusals.naming("configure", error)
             raise refusals.closed(error, self._how.target.endpoint) from error
         return True
 

@@ -13,6 +13,7 @@ from pika import exceptions
 from pika.adapters.utils import connection_workflow
 
 from millgate.brokers.rabbitmq import refusals
+from millgate.brokers.rabbitmq.greeting import foreign
 from millgate.brokers.rabbitmq.url import Address, Target
 from millgate.clock import Clock
 from millgate.errors import (
@@ -68,6 +69,8 @@ def first(
             return make(_parameters(target, address, name, max(left, _SHORTEST)))
         except LOST as error:
             problem = refusals.connecting(error, target.endpoint)
+            if isinstance(problem, BrokerTimeout) and target.tls is None and foreign(address):
+                problem = refusals.foreign(target.endpoint)
             if isinstance(problem, BrokerRefused):
                 raise problem from error
     raise problem

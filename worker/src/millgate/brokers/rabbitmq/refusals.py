@@ -60,9 +60,24 @@ def closed(error: BaseException, endpoint: str) -> MillgateError:
     return BrokerUnavailable(f"{endpoint}: the connection was lost: {error}")
 
 
+def foreign(endpoint: str) -> MillgateError:
+    """What listens is something else."""
+    return ForeignPeer(f"{endpoint}: what listens there does not speak AMQP 0-9-1")
+
+
 def absent(error: exceptions.ChannelClosedByBroker) -> bool:
     """Whether the server says that what was named does not exist."""
     return error.reply_code == NOT_FOUND and _NOT_YET not in error.reply_text
+
+
+def naming(right: str, error: exceptions.ChannelClosedByBroker) -> exceptions.ChannelClosedByBroker:
+    """The same error, which names the right that was missing as newer servers do."""
+    text = error.reply_text
+    if error.reply_code != ACCESS_REFUSED or _RIGHT.search(text):
+        return error
+    return exceptions.ChannelClosedByBroker(
+        ACCESS_REFUSED, text.replace("access", f"{right} access", 1)
+    )
 
 
 def _known(error: BaseException, endpoint: str) -> MillgateError | None:
@@ -100,10 +115,15 @@ def _one(error: BaseException, endpoint: str) -> MillgateError | None:
         case exceptions.ProbableAccessDeniedError():
             return _vhost(endpoint, str(error))
         case exceptions.IncompatibleProtocolError():
-            return ForeignPeer(f"{endpoint}: what listens there does not speak AMQP 0-9-1")
+            return foreign(endpoint)
         case ssl.SSLError():
             return TLSFailed(f"{endpoint}: TLS: {error}")
-        case exceptions.ConnectionBlockedTimeout() | AMQPConnectorStackTimeout() | TimeoutError():
+        case (
+            exceptions.ConnectionBlockedTimeout()
+            | exceptions.ConnectionOpenAborted()  # by the driver itself, once its time is over
+            | AMQPConnectorStackTimeout()
+            | TimeoutError()
+        ):
             return BrokerTimeout(f"{endpoint}: RabbitMQ did not answer in time")
     return None
 
@@ -142,7 +162,8 @@ def _vhost(endpoint: str, text: str) -> MillgateError:
 def _missing(text: str, endpoint: str) -> MillgateError:
     right = _RIGHT.search(text)
     named = _RESOURCE.search(text)
-    what = f"{right[1]} on {right[2]}" if right else f"the rights on {named[1] if named else ''}"
+    # Of an exchange nothing but writing is asked.
+    what = f"{right[1]} on {right[2]}" if right else f"write on {named[1] if named else ''}"
     return PermissionMissing(
         f"{endpoint}: the user lacks {what}; grant configure, write and read on"
         f" '^(millgate\\..*|amq\\.default)$' with rabbitmqctl set_permissions ({text})"

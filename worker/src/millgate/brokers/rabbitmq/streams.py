@@ -43,7 +43,10 @@ class Streams:
             }
         else:
             arguments["x-stream-max-segment-size-bytes"] = _SEGMENT
-        self.channel.queue_declare(name, durable=True, arguments=arguments)
+        try:
+            self.channel.queue_declare(name, durable=True, arguments=arguments)
+        except exceptions.ChannelClosedByBroker as error:
+            raise refusals.naming("configure", error) from error
 
     def append(self, name: str, entry: Entry) -> None:
         """Store an entry; on return the server has confirmed it. Raises Gone, and the driver's errors."""
@@ -107,7 +110,7 @@ class Streams:
         except exceptions.ChannelClosedByBroker as error:
             if refusals.absent(error):
                 raise Gone(name) from error
-            raise
+            raise refusals.naming("read", error) from error
         finally:
             if self._connection.is_open:
                 end(channel)
