@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
@@ -16,6 +17,8 @@ from support.rabbitmq import Brokerd, at
 from support.redis import Admin
 
 _QUEUE = "millgate"
+#: Seconds for which a stream must have been there: RabbitMQ 3.10 never finds one again whose node is killed before.
+_SETTLED = 3.0
 
 
 class OwnVenue(Venue, Protocol):
@@ -125,8 +128,10 @@ class OwnRabbit(_Own):
         self._server = servers.RabbitMQ()
         self.url = at(self._server)
         self._brokerd = Brokerd(self.queue, folder / "brokerd.log", self.url)
+        self._made = time.monotonic()
 
     def crash(self) -> None:
+        time.sleep(max(0.0, self._made + _SETTLED - time.monotonic()))
         self._server.stop()
 
     def start(self) -> None:
