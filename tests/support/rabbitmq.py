@@ -115,9 +115,15 @@ class RabbitVenue:
     def __init__(self, folder: Path) -> None:
         self.url: str | None = f"{servers.rabbitmq().url}?brokerd=never"
         self.queue = fresh_queue()
-        self.brokerd = Brokerd(self.queue, folder / "brokerd.log")
+        self._folder = folder
+        self._brokerds: list[Brokerd] = []
         self._clients: list[RabbitBroker] = []
+        self.serve(self.queue)
         self.client().setup()
+
+    def serve(self, queue: str) -> None:
+        """Have a queue served."""
+        self._brokerds.append(Brokerd(queue, self._folder / "brokerd.log"))
 
     def client(self) -> RabbitBroker:
         """Another client of this queue."""
@@ -133,4 +139,5 @@ class RabbitVenue:
         """Close all clients and end the brokerd; the streams go with the server."""
         for broker in self._clients:
             broker.close()
-        self.brokerd.close()
+        for brokerd in self._brokerds:
+            brokerd.close()

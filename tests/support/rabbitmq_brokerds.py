@@ -15,23 +15,27 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 _PR_SET_PDEATHSIG = 1
+_one = threading.Lock()  # an order and its answer
 
 
 def start(queue: str, url: str, log: Path, smallest: int | None = None) -> int:
     """Start a brokerd as `millgate brokerd` would; its process id. `smallest`: bytes of the smallest journal that is
     followed by a snapshot."""
     order = {"queue": queue, "url": url, "log": str(log), "smallest": smallest}
-    program = _program(os.getpid())
+    with _one:
+        program = _program(os.getpid())
     assert program.stdin is not None
     assert program.stdout is not None
-    program.stdin.write(json.dumps(order).encode() + b"\n")
-    program.stdin.flush()
-    return int(program.stdout.readline())
+    with _one:
+        program.stdin.write(json.dumps(order).encode() + b"\n")
+        program.stdin.flush()
+        return int(program.stdout.readline())
 
 
 @cache

@@ -90,6 +90,7 @@ class Bench:
 
     def another(self, queue: str) -> Broker:
         """A further client through the proxy, of another queue."""
+        self.ground.serve(queue)
         made = self.ground.open(self.url, queue)
         self._closing.append(made.close)
         return made

@@ -35,6 +35,7 @@ ROADS: Final[Mapping[str, Road]] = {
     "local-tcp": Road("local"),
     "postgres": Road("postgres"),
     "postgres-pooler": Road("postgres", query="pooler=transaction"),
+    "rabbitmq": Road("rabbitmq"),
     "redis": Road("redis"),
 }
 
@@ -67,6 +68,12 @@ class Ground:
         path = parts.path if parts.netloc else str(listen or "")
         query = "&".join(filter(None, (parts.query, self._road.query)))
         return proxy, f"{parts.scheme}://{place}{path}" + (f"?{query}" if query else "")
+
+    def serve(self, queue: str) -> None:
+        """Have a further queue served, where that takes a process of its own."""
+        serve = getattr(self.venue, "serve", None)
+        if serve is not None:
+            serve(queue)
 
     def open(self, url: str, queue: str = "") -> Broker:
         """A client with a short deadline."""

@@ -26,7 +26,9 @@ class Started(BrokerUnavailable):
 class Dialer:
     """Makes the links of one session."""
 
-    def __init__(self, target: Target, queue: str, clock: Clock) -> None:
+    def __init__(self, target: Target, queue: str, clock: Clock, start: float) -> None:
+        """`start`: seconds that a brokerd may take to come up."""
+        self._start = start
         self._target = target
         self._queue = queue
         self._clock = clock
@@ -37,6 +39,7 @@ class Dialer:
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._starting = threading.Lock()
+        self._starts = 0  # so far
         self._wire: Wire | None = None
 
     def __call__(self, caller: Caller, end: float) -> DialedLine:
@@ -89,8 +92,12 @@ class Dialer:
             ) from absent
         from millgate.brokers.rabbitmq import launch  # with subprocess: not what a producer needs
 
+        before = self._starts
         with self._starting:
-            launch.start(self._target, self._queue, self._clock, end)
+            if self._starts == before:  # no other thread has done it meanwhile
+                end = max(end, self._clock.monotonic() + self._start)
+                launch.start(self._target, self._queue, self._clock, end)
+                self._starts += 1
         raise Started from absent
 
 

@@ -29,6 +29,7 @@ from millgate.errors import BrokerTimeout, BrokerUnavailable, MillgateError
 
 _GRACE: Final = 2.0  # seconds for the driver to say that it was too slow
 _HOLD: Final = 1.0  # seconds that a call waits at once for a server that takes nothing
+_FAREWELL: Final = 0.5  # seconds for the server to take note of an end
 _PROBE: Final = "probe"  # the type of a message that nobody takes
 
 
@@ -108,7 +109,9 @@ class Wire:
             return
         self._do(self._hang_up)
         if self._thread is not threading.current_thread():
-            self._thread.join(timeout=5)
+            self._thread.join(timeout=_FAREWELL)
+            if self._thread.is_alive():
+                self.abandon()
 
     # --- in the thread ---------------------------------------------------------------------------
 

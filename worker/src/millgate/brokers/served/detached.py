@@ -13,6 +13,7 @@ import select
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import IO, Any, Final
 
 from millgate.brokers.served import answers
@@ -69,7 +70,8 @@ def run(serve: Callable[[Callable[[], None]], None], ready: int) -> int:
         nonlocal told
         if not told:
             told = True
-            with os.fdopen(ready, "w") as pipe:
+            # Whoever started it may have given up waiting; others do not.
+            with suppress(BrokenPipeError), os.fdopen(ready, "w") as pipe:
                 json.dump(what, pipe)
 
     try:
