@@ -259,12 +259,12 @@ def _check_texts(message: Message) -> None:
 
 
 def _check_times(message: Message) -> None:
-    if _TIMES(message) == _NO_TIMES:
+    times = _TIMES(message)
+    if times == _NO_TIMES:
         return
     if message.delay is not None and message.at is not None:
         raise InvalidMessage("delay and at exclude each other; set one")
-    for name in ("delay", "at", "expires_in", "expires_at", "unique_for", "result_ttl"):
-        value = getattr(message, name)
+    for name, value in zip(_TIME_NAMES, times, strict=True):
         if value is not None and not -1e12 < value < 1e12:  # also refuses NaN and infinities
             raise InvalidMessage(f"{name} is {value!r}; give finite seconds")
 
@@ -289,7 +289,8 @@ def _record(message: Message) -> list[Any]:
     ]
 
 
-_TIMES: Final = attrgetter("delay", "at", "expires_in", "expires_at", "unique_for", "result_ttl")
+_TIME_NAMES: Final = ("delay", "at", "expires_in", "expires_at", "unique_for", "result_ttl")
+_TIMES: Final = attrgetter(*_TIME_NAMES)
 _NO_TIMES: Final = (None,) * 6
 
 

@@ -41,15 +41,15 @@ _BEAT: Final = attrgetter("busy", "buffered", "revision", "rss", "oldest", "drai
 class Sealed(Message):
     """A message on its way into the broker: its record was made by the client and stays as it is.
 
-    The task, body and options are in the record only; the broker has no need of them.
+    The task, body and options are in the record only; the broker has no need of them. It lies in the body's place, so
+    that a message becomes a sealed one by a change of its class.
     """
 
-    __slots__ = ("_sealed",)
-    _sealed: bytes
+    __slots__ = ()
 
     def record(self) -> bytes:
         """The bytes that came."""
-        return self._sealed
+        return self.body
 
 
 def from_message(message: Message) -> Plain:
@@ -61,13 +61,13 @@ def to_message(plain: Plain) -> Message:
     """The message; one with further steps is decoded, since the broker looks at their ids."""
     (id_, topic, priority, key, delay, at, expires_in, expires_at) = plain[:8]
     unique, unique_for, result_ttl, group, record, steps = plain[8:]
-    message = Sealed(
-        id_, topic, "", b"", priority, key, delay, at, expires_in, expires_at,
+    message = Message(
+        id_, topic, "", record, priority, key, delay, at, expires_in, expires_at,
         unique, unique_for, result_ttl, group,
     )  # fmt: skip
     if steps:
         return whole(message, record)
-    object.__setattr__(message, "_sealed", record)
+    object.__setattr__(message, "__class__", Sealed)
     return message
 
 
