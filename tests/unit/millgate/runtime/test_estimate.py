@@ -12,7 +12,7 @@ def test_nothing_is_handed_out_ahead_of_what_is_not_known() -> None:
 
 
 def test_short_tasks_are_handed_out_ahead_up_to_a_bound_and_long_ones_never() -> None:
-    assert ahead(0.0001, 1, MOST) == MOST
+    assert ahead(0.00001, 1, MOST) == MOST
     assert ahead(0.0, 1, MOST) == MOST
     assert ahead(0.01, 1, MOST) == 5
     assert ahead(0.01, 4, MOST) == 20

@@ -9,7 +9,7 @@ AHEAD: Final = 0.05
 #: Most jobs in one frame; two frames may be in a child at once.
 FRAME: Final = 64
 #: Most claims held for one child, those that are still in the supervisor included.
-MOST: Final = 256
+MOST: Final = 512
 _UP, _DOWN = (
     0.5,
     0.1,

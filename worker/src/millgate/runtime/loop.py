@@ -29,6 +29,8 @@ _BURST_WAIT: Final = 30.0
 _GATHER: Final = 0.001
 #: So many runs in hand are a flow; so many results are a batch.
 _FLOW: Final = 24
+#: Most claims of one call. More would weigh on this process, and save the broker little.
+_AT_ONCE: Final = 300
 _REFUSED_PAUSE: Final = 5.0
 #: Claims that every settled run earns beside the slots, and their bound.
 _GROWTH: Final = 2
@@ -143,7 +145,7 @@ class Loop:
     def _room(self) -> int:
         if not self._claiming or self._leases.state is WorkerState.FENCED:
             return 0
-        return min(1000, max(0, min(self.target, self._window) - self._ledger.active))
+        return min(_AT_ONCE, max(0, min(self.target, self._window) - self._ledger.active))
 
     def _take(self, room: int) -> list[Entry]:
         """What is to be settled. While much is in flight and little has ended, a moment makes one call of many."""
