@@ -61,8 +61,10 @@ def first(
     """
     addresses = random.sample(target.addresses, len(target.addresses))
     problem: MillgateError = BrokerTimeout(f"{target.endpoint}: no time left to connect")
-    for address in addresses:
-        left = end - clock.monotonic()
+    for number, address in enumerate(addresses):
+        left = (end - clock.monotonic()) / (
+            len(addresses) - number
+        )  # one that is silent leaves time for the next
         if left <= 0:
             break
         try:

@@ -142,7 +142,7 @@ class Session:
         patience = self._patience + len(payload) / _SLOW
         while True:
             try:
-                answer = self._attempt(number, payload, min(end, self._now() + patience))
+                answer = self._attempt(number, payload, end, patience)
             except BrokerUnavailable:
                 failures += 1
                 self._pause(failures, None, end)
@@ -151,8 +151,11 @@ class Session:
             else:
                 return opened(answer)
 
-    def _attempt(self, number: int, payload: bytes, end: float) -> list[Any]:
+    def _attempt(self, number: int, payload: bytes, end: float, patience: float) -> list[Any]:
+        """One way there and back. Only what a link carries can be lost without a word: to come to one may take longer
+        than `patience`."""
         link = self._take(end)
+        end = min(end, self._now() + patience)
         try:
             link.send(payload, end)
             answer = _awaited(link, number, end)
@@ -168,16 +171,14 @@ class Session:
         link = self._take(connected)
         try:
             link.send(payload, connected)
-            if (
-                waker is not None
-                and not link.readable(waker.fileno(), end + self._grace)
-                and waker.rung()
-            ):
-                # The broker forgets the parked call when the next one comes in on this connection.
-                waker.ring()
-                self._give(link)
-                return None
-            answer = _awaited(link, number, end + self._grace)
+            last, answer = end + self._grace, None
+            while answer is None:
+                if waker is not None and not link.readable(waker.fileno(), last) and waker.rung():
+                    # The broker forgets the parked call when the next one comes in on this connection.
+                    waker.ring()
+                    self._give(link)
+                    return None
+                answer = _next(link, number, last)
         except BaseException:
             link.close()
             self._drop_idle()
@@ -234,12 +235,18 @@ def _packed(number: int, settled: int, verb: str, args: tuple[Any, ...]) -> byte
 
 def _awaited(link: Link, number: int, end: float) -> list[Any]:
     """The answer to a call; those to calls that were given up on this connection are passed over."""
-    while True:
-        answer = frames.unpack(link.receive(end))
-        if not isinstance(answer, list) or len(answer) not in (2, 3):
-            raise Hangup("the broker sent something that is no answer")
-        if answer[0] == number:
-            return answer
+    answer = None
+    while answer is None:
+        answer = _next(link, number, end)
+    return answer
+
+
+def _next(link: Link, number: int, end: float) -> list[Any] | None:
+    """The next answer, if it is that to a call; None: it is a late one, to another call."""
+    answer = frames.unpack(link.receive(end))
+    if not isinstance(answer, list) or len(answer) not in (2, 3):
+        raise Hangup("the broker sent something that is no answer")
+    return answer if answer[0] == number else None
 
 
 def _in_child() -> None:
