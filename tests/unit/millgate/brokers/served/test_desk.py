@@ -237,3 +237,32 @@ def test_what_workers_say_is_on_the_disk_at_once_only_where_they_outlive_a_power
     office.publish(1)
     assert office.journal.synced[-1]
     assert len(office.journal.kept) == 5
+
+
+def test_what_is_stored_is_carried_out_even_where_an_answer_cannot_be_sent(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    office.publish(3)
+    for name in "abc":
+        office.do(name, "register", values.from_worker(a_worker(name)), values.from_info(an_info()))
+    ask = values.from_ask(Ask(n=1))
+    calls = [office.came(who, "claim", values.from_worker(a_worker(who)), ask, []) for who in "ab"]
+
+    def lost(_line: Any, _payload: bytes) -> None:
+        raise ConnectionResetError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(office.desk, "_send", lost)
+        with pytest.raises(ConnectionResetError):
+            office.turn(*calls)
+    again = Engine()
+    for record in office.journal.kept:
+        again.replay(record)
+    assert again.dump() == office.engine.dump()
+
+
+@pytest.mark.parametrize("arguments", [([[5], [], False], 2.0), ([["a"], [], False], float("nan"))])
+def test_a_wait_that_makes_no_sense_disturbs_nobody_else(office: Office, arguments: Any) -> None:
+    office.do("meddler", "wait_for_work", *arguments)
+    assert office.wait("worker") is None
+    assert office.publish()["worker"] == [[True]]

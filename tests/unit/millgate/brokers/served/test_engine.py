@@ -192,7 +192,7 @@ def test_time_in_which_nobody_could_be_heard_ends_no_lease() -> None:
     ask(100.0, 3, "publish", values.from_messages([a_message(id="m")]), None)
     claimed = values.to_claimed(ask(100.0, 4, "claim", worker, values.from_ask(Ask()), []))
     journal.append(engine.resumption(1000.0))
-    engine.resume(1000.0)
+    engine.replay(journal[-1])
     ref = values.from_ref(claimed.claims[0].ref)
     extended = values.to_extended(ask(1029.0, 5, "extend", worker, [ref], values.from_beat(Beat())))
     assert extended.lost == ()
@@ -203,3 +203,29 @@ def test_time_in_which_nobody_could_be_heard_ends_no_lease() -> None:
     assert values.to_extended(
         ask(1060.0, 6, "extend", worker, [ref], values.from_beat(Beat()))
     ).lost == ("m",)
+
+
+def test_what_time_had_ended_before_stays_ended_wherever_the_records_are_read() -> None:
+    engine = Engine()
+    journal: list[bytes] = []
+
+    def ask(now: float, number: int, verb: str, *args: object) -> Any:
+        payload = frames.pack([number, number, verb, args])
+        journal.append(engine.record(now, Caller("a", "q"), payload))
+        return frames.unpack(engine.apply(now, Caller("a", "q"), Call.read(payload)))[1]
+
+    first, second = a_worker("first"), a_worker("second")
+    ask(100.0, 1, "configure", [policy_to_dict(TopicPolicy("default", lease=30.0))], None, False)
+    ask(100.0, 2, "register", values.from_worker(first), values.from_info(an_info()))
+    ask(100.0, 3, "register", values.from_worker(second), values.from_info(an_info()))
+    ask(100.0, 4, "publish", values.from_messages([a_message(id="m")]), None)
+    ask(100.0, 5, "claim", values.from_worker(first), values.from_ask(Ask()), [])
+    engine.queues["q"].tick(131.0)  # the lease has ended, which leaves no record
+    journal.append(engine.resumption(140.0))
+    engine.replay(journal[-1])
+    claimed = ask(141.0, 6, "claim", values.from_worker(second), values.from_ask(Ask()), [])
+    assert [claim.id for claim in values.to_claimed(claimed).claims] == ["m"]
+    again = Engine()
+    for record in journal:
+        again.replay(record)
+    assert again.dump() == engine.dump()

@@ -43,7 +43,7 @@ class Gate:
         """Decide where a row goes: whether into the lane, and who has to leave it for that."""
         if row.holds:
             return True, None
-        if self.busy + len(self.lane) < self.limit:
+        if self.busy + len(self.lane) < self.limit and not self._better(row):
             insort(self.lane, (row.rank, row))
             return True, None
         if self.lane and self.lane[-1][0] > row.rank:
@@ -88,14 +88,31 @@ class Gate:
 
     def next(self) -> Row | None:
         """The parked row that a free slot lets into the lane now; None: no slot or no row."""
-        if not self.parked or self.busy + len(self.lane) >= self.limit:
+        if self.busy + len(self.lane) >= self.limit:
+            return None
+        row = self._first()
+        if row is not None:
+            heapq.heappop(self._parked)
+            self.parked -= 1
+            self.stand(row)
+        return row
+
+    def stand(self, row: Row) -> None:
+        """A row that holds no slot yet stands in the lane."""
+        insort(self.lane, (row.rank, row))
+
+    def _first(self) -> Row | None:
+        """The best-ranked of the parked."""
+        if not self.parked:
             return None
         while self._parked[0][1].where != PARKED:
             heapq.heappop(self._parked)
-        row = heapq.heappop(self._parked)[1]
-        self.parked -= 1
-        insort(self.lane, (row.rank, row))
-        return row
+        return self._parked[0][1]
+
+    def _better(self, row: Row) -> bool:
+        """Whether somebody who is parked comes before a row: it came back from a worker, and its slot is free."""
+        first = self._first()
+        return first is not None and first.rank < row.rank
 
     def __iter__(self) -> Iterator[Row]:
         """The parked rows, in no promised order."""

@@ -44,6 +44,11 @@ class Core:
     def __init__(self, salt: str = "") -> None:
         self.store = Store(salt)
 
+    @property
+    def now(self) -> float:
+        """How far time has passed."""
+        return self.store.now
+
     # --- for the shell around it -------------------------------------------------------------------
 
     def take_news(self) -> News:

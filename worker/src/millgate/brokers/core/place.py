@@ -27,6 +27,23 @@ def enter(store: Store, row: Row, ready: float) -> None:
         topic.parked += 1
 
 
+def restore(store: Store, row: Row) -> None:
+    """Put a row of a snapshot where it was, deciding nothing anew."""
+    topic = row.topic
+    if row.where == DELAYED:
+        later(store, row, row.due)
+    elif row.where == LANE:
+        gate = row.gate = row.gate or topic.gate_of(row)
+        if gate is not None and not row.holds:
+            gate.stand(row)
+        _into_lane(store, topic, row, row.ready)
+    elif row.where == PARKED:
+        gate = row.gate = topic.gate_of(row)
+        assert gate is not None, "only a gate parks"
+        gate.park(row)
+        topic.parked += 1
+
+
 def later(store: Store, row: Row, due: float) -> None:
     """Let a row wait for its time."""
     topic = row.topic

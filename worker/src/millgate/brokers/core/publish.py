@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 
 from millgate.brokers.base import MAX_BATCH
 from millgate.brokers.core import groups, results
@@ -60,7 +61,11 @@ def follow(store: Store, now: float, messages: Sequence[Message]) -> None:
 
 
 def again(store: Store, row: Row) -> Row:
-    """A dead row as a new one: counts at zero, a new place in the order. The caller lets it in."""
+    """A dead row as a new one: counts at zero, a new place in the order. The caller lets it in.
+
+    It is another object: what still points to the old place must go on skipping it.
+    """
+    row = copy(row)
     row.attempt = row.failures = row.losses = row.interruptions = 0
     row.failure = row.progress = row.gate = None
     row.cancelled = row.holds = False

@@ -39,8 +39,12 @@ class Recent:
     def turn(self, now: float) -> None:
         """Forget what is old enough."""
         parts = self._parts
-        while parts and now - parts[0][0] >= self._keep + self._span:
+        while parts and now >= parts[0][0] + self._keep + self._span:
             parts.popleft()
+
+    def due(self) -> float | None:
+        """When `turn` next forgets something; None: there is nothing."""
+        return self._parts[0][0] + self._keep + self._span if self._parts else None
 
     def get(self, task_id: str) -> str | None:
         """The topic of an id that is remembered, or None."""

@@ -101,6 +101,7 @@ def unfence(store: Store, now: float, name: str) -> bool:
     if worker is None or worker.state(now) is not WorkerState.FENCED:
         return False
     worker.fence = None
+    store.alarm = 0.0  # it may be forgotten sooner now
     store.news.topics.update(store.active)
     return True
 
@@ -110,12 +111,23 @@ def forget(store: Store, now: float) -> None:
     would be lost on a worker that only stood still."""
     silent = []
     for worker in store.workers.values():
-        if now - worker.seen <= WORKER_TTL:
+        if worker.seen + WORKER_TTL > now:
             break
         if worker.state(now) is WorkerState.ACTIVE:
             silent.append(worker.name)
     for name in silent:
         del store.workers[name]
+
+
+def next_forgotten(store: Store) -> float | None:
+    """When `forget` next drops a worker, at the earliest; None: there is none."""
+    times = []
+    for worker in store.workers.values():  # longest silent first
+        silent = worker.seen + WORKER_TTL
+        times.append(silent if worker.fence is None else max(silent, worker.fence))
+        if worker.fence is None:
+            break
+    return min(times, default=None)
 
 
 def rows(store: Store, now: float) -> tuple[WorkerRow, ...]:

@@ -9,11 +9,11 @@ from millgate.brokers.base import State
 from millgate.brokers.core.dead import Dead
 from millgate.brokers.core.groups import Gathering
 from millgate.brokers.core.lease import span_of
-from millgate.brokers.core.place import enter, later
+from millgate.brokers.core.place import restore
 from millgate.brokers.core.rate import Bucket
 from millgate.brokers.core.registry import Worker
 from millgate.brokers.core.results import Ended
-from millgate.brokers.core.row import DELAYED, GONE, LEASED, PARKED, Row, seq_of
+from millgate.brokers.core.row import LEASED, Row, seq_of
 from millgate.brokers.core.store import Held, Store
 from millgate.errors import NotDecodable
 from millgate.fleet import Beat, WorkerInfo, WorkerRef
@@ -205,12 +205,11 @@ def _load_rows(store: Store, value: Any) -> None:
             store.expiries.set(row.id, row, row.expires)
         if row.holds:
             _occupy(row)
-    # lanes first and as they entered, so that their ages stay in order; the parked find no free slot
-    for row in sorted(rows, key=lambda row: (row.where == PARKED, row.ready, row.rank)):
-        if row.where == DELAYED:
-            later(store, row, row.due)
-        elif row.where != GONE:
-            enter(store, row, row.ready)
+    passed = {topic: topic.passed for topic in store.topics.values()}
+    for row in sorted(rows, key=lambda row: (row.ready, row.rank)):  # so that ages stay in order
+        restore(store, row)
+    for topic, reached in passed.items():  # where a topic stands among others is as it was, too
+        topic.passed = reached
 
 
 def _load_dead(store: Store, value: Any) -> None:

@@ -156,8 +156,8 @@ def _next(store: Store) -> float:
         store.windows,
         store.locks,
     )
-    for entries in kept:
-        due = entries.due()
-        if due is not None:
-            times.append(due)
+    # What is forgotten is in it, or it would depend on who came by when whether something is still known.
+    dues = [entries.due() for entries in kept]
+    dues += [store.recent.due(), registry.next_forgotten(store)]
+    times += [due for due in dues if due is not None]
     return min(times)

@@ -131,8 +131,9 @@ def _recover(engine: Engine, journal: Journal, clock: Clock) -> None:
             f"what is stored in {journal.folder} cannot be read: {error}; put it back from a copy"
         ) from error
     now = max(clock.now(), engine.now)
-    journal.append([engine.resumption(now)])
-    engine.resume(now)
+    resumption = engine.resumption(now)
+    journal.append([resumption])
+    engine.replay(resumption)
     if count:
         log.info("read %d records of the journal in %s", count, journal.folder)
 

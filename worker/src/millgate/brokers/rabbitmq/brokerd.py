@@ -290,8 +290,9 @@ class Server:
     def _resume(self) -> None:
         """The server has taken nothing for a while: no lease ends before its owner could renew it."""
         now = self._steady.now()
-        self._journal.append([self._engine.resumption(now)])
-        self._engine.resume(now)
+        record = self._engine.resumption(now)
+        self._journal.append([record])
+        self._engine.replay(record)
         self._now = now
 
     def _patience(self) -> float:

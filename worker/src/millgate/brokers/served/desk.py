@@ -26,6 +26,7 @@ _WORKERS: Final = frozenset({"register", "claim", "settle", "extend", "progress"
 #: Seconds after which all are woken for what the few that were woken have left.
 _SECOND_LOOK: Final = 0.2
 _SOON: Final = 0.001
+_LONGEST: Final = 1e9  # seconds that a call is parked; what is no number is less than that
 
 log = getLogger("millgate.brokers")
 #: Takes an answer to whatever line its call came by; each server has lines of its own kind.
@@ -85,8 +86,10 @@ class Desk:
         touched = self._due(now)
         writes = [came for came in calls if came.call.verb in verbs.WRITES]
         if writes and self._stored(now, writes):
-            for came in writes:
-                self._send(came.line, self._engine.apply(now, came.caller, came.call))
+            # all of it first: a line that fails must not keep what is stored from being carried out
+            answers = [self._engine.apply(now, came.caller, came.call) for came in writes]
+            for came, answer in zip(writes, answers, strict=True):
+                self._send(came.line, answer)
             touched.update(dict.fromkeys(came.caller.queue for came in writes))
         for queue in touched:
             self._tell(now, monotonic, queue)
@@ -191,7 +194,7 @@ class Desk:
         core = self._engine.core(came.caller.queue)
         try:
             wanted, timeout = call.args
-            until = monotonic + float(timeout)
+            until = monotonic + min(_LONGEST, float(timeout))
             if call.verb == _WAIT_FOR_WORK:
                 wanted = values.to_subscription(wanted)
                 value: Any = True if core.claimable(now, wanted) else None

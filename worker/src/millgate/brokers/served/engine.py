@@ -96,23 +96,20 @@ class Engine:
     def replay(self, record: bytes) -> None:
         """Do again what a record says. Raises NotDecodable."""
         now, client, queue, payload = frames.unpack(record)
-        if payload:
+        if client:
             self.apply(now, Caller(client, queue), Call.read(payload))
         else:
-            self.resume(now)
+            self._spare(now, *frames.unpack(payload))
 
     def resumption(self, now: float) -> bytes:
-        """What the journal keeps of `resume`."""
-        return frames.pack([now, "", "", b""])
+        """A record for `replay`, here as well: nobody could be heard since the last record, and that time counts
+        against no lease, fence, lock or worker. Comes before anything else of that moment.
 
-    def resume(self, now: float) -> None:
-        """Nobody could be heard since the last record: that time counts against no lease, fence, lock or worker.
-
-        Comes before anything else of that moment.
+        It says how far time had passed here, for what time brought about leaves no record: a lease that has ended
+        is not to come back to life where this is read.
         """
-        for core in self.queues.values():
-            core.spare(now - self.now)
-        self.now = now
+        passed = max((core.now for core in self.queues.values()), default=self.now)
+        return frames.pack([now, "", "", frames.pack([passed, max(0.0, now - self.now)])])
 
     def apply(self, now: float, caller: Caller, call: Call) -> bytes:
         """Carry a call out, unless it was, or its caller has given it up; the answer's frame."""
@@ -152,6 +149,12 @@ class Engine:
         self.now, queues, callers = frames.unpack_state(data)
         self.queues = {name: Core.load(value) for name, value in queues.items()}
         self._callers = {client: Remembered(*known) for client, *known in callers}
+
+    def _spare(self, now: float, passed: float, by: float) -> None:
+        for core in self.queues.values():
+            core.tick(passed)
+            core.spare(by)
+        self.now = now
 
     def _answer(self, now: float, core: Core, call: Call, table: verbs.Table) -> bytes:
         try:

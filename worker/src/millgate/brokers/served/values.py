@@ -184,7 +184,9 @@ def from_subscription(subscription: Subscription) -> Plain:
 def to_subscription(plain: Plain) -> Subscription:
     """What `from_subscription` wrote."""
     include, exclude, ordered = plain
-    return Subscription(tuple(include), tuple(exclude), ordered)
+    if not all(isinstance(name, str) for name in (*include, *exclude)):
+        raise TypeError("a subscription names topics by texts")
+    return Subscription(tuple(include), tuple(exclude), bool(ordered))
 
 
 def from_ask(ask: Ask) -> Plain:
