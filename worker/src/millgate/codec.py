@@ -22,9 +22,29 @@ _TAG: Final = "$mg:"
 _LONG_INT: Final = 4096  # bits; Python refuses to read longer decimal numbers at about 14,000
 _MAX_PATH: Final = 120
 
-_write = json.JSONEncoder(
+_encoder = json.JSONEncoder(
     ensure_ascii=False, check_circular=False, allow_nan=False, separators=(",", ":")
-).encode
+)
+#: What the encoder makes anew for each value, made once; None where the interpreter has no such thing.
+_chunks: Callable[[Any, int], tuple[str, ...]] | None = json.encoder.c_make_encoder and (  # type: ignore[attr-defined]
+    json.encoder.c_make_encoder(  # type: ignore[attr-defined]
+        None,
+        _encoder.default,
+        json.encoder.encode_basestring,
+        None,
+        ":",
+        ",",
+        False,
+        False,
+        False,
+    )
+)
+
+
+def _write(value: Any) -> str:
+    return _encoder.encode(value) if _chunks is None else "".join(_chunks(value, 0))
+
+
 _write_sorted = json.JSONEncoder(
     check_circular=False, allow_nan=False, separators=(",", ":"), sort_keys=True
 ).encode

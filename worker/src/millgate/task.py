@@ -230,21 +230,25 @@ class Task(Generic[P, R]):
         except NotEncodable as error:
             raise NotEncodable(f"{spec.name}: {error}") from error
         own = sending.limits
-        return Message(
-            id=sending.task_id or self.home.new_id(),
-            topic=sending.topic or spec.topic,
-            task=spec.name,
-            body=body,
-            priority=spec.priority if sending.priority is None else sending.priority,
-            key=sending.key or self._key(bound),
-            delay=sending.delay,
-            at=sending.at,
-            expires_in=own.get("expires", spec.expires),
-            unique=None if bound is None else self._unique(bound, alone),
-            unique_for=own.get("unique_for", spec.unique_for),
-            result_ttl=own.get("result_ttl", spec.result_ttl),
-            options=sending.options,
-            headers=sending.headers,
+        return Message(  # by position, which is faster: the fields in their order
+            sending.task_id or self.home.new_id(),
+            sending.topic or spec.topic,
+            spec.name,
+            body,
+            spec.priority if sending.priority is None else sending.priority,
+            sending.key or self._key(bound),
+            sending.delay,
+            sending.at,
+            own.get("expires", spec.expires),
+            None,
+            None if bound is None else self._unique(bound, alone),
+            own.get("unique_for", spec.unique_for),
+            own.get("result_ttl", spec.result_ttl),
+            None,
+            (),
+            False,
+            sending.options,
+            sending.headers,
         )
 
     def _called(self, call: tuple[Any, ...] | Mapping[str, Any] | Signature) -> Message:
