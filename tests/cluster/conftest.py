@@ -8,18 +8,14 @@ from pathlib import Path
 import pytest
 
 from node.local import LocalCluster
-from support.operator import ROOT, Operator, Place
+from support.operator import Operator, Place, define
 from support.wait import eventually
 
 
 @pytest.fixture(scope="session")
 def server(api_server: LocalCluster) -> LocalCluster:
     """The API server, serving TaskQueue and Topic."""
-    for path in sorted((ROOT / "crds").glob("*.yaml")):
-        api_server.kubectl("apply", "-f", path)
-    # kubectl fails on a definition that has no status yet
-    established = ("wait", "--for=condition=Established", "crd", "--all", "--timeout=20s")
-    eventually(lambda: api_server.kubectl(*established), 20, every=0.2)
+    define(api_server)
     return api_server
 
 

@@ -16,11 +16,22 @@ import yaml
 from node import local
 from node.local import LocalCluster
 from support.manifests import a_task_queue, a_topic, workers
-from support.operator import ROOT, Operator, Place
+from support.operator import ROOT, Operator, Place, define
 from support.postgres import database_url
 from support.wait import eventually
 
 Start = Callable[..., Operator]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[LocalCluster]:
+    """An API server of their own: nobody else does here what these operators are to do."""
+    made = local.up(f"rights-{secrets.token_hex(4)}", nodes=0, say=print, ends_with_us=True)
+    try:
+        define(made)
+        yield made
+    finally:
+        made.down()
 
 
 @pytest.fixture
@@ -62,9 +73,15 @@ def works(place: Place) -> None:
     broker = {"type": "Postgres", "connection": {"secretRef": {"name": "db"}}}
     place.apply(a_task_queue(broker=broker, workers=workers(replicas=1)), a_topic())
     place.apply(a_task_queue("small"))
+    place.secret("rabbit", uri="amqp://user:secret@127.0.0.1:1/")
+    carried = {"type": "RabbitMQ", "connection": {"secretRef": {"name": "rabbit"}}}
+    place.apply(a_task_queue("carried", broker=carried))
     place.becomes("topic", "invoices", "Ready", "True/Ready", 15)
     eventually(lambda: place.there("deployment", "hello-workers")["spec"]["replicas"] == 1, 10)
     place.there("secret", "small-broker")
+    place.there("deployment", "carried-broker")
+    message, _ = place.becomes("taskqueue", "carried", "BrokerConnected", "False/Unreachable", 15)
+    assert "of brokerd's Deployment carried-broker, 0 of 2 are ready" in message
     place.patch("taskqueue", "hello", {"spec": {"workers": None}})
     eventually(lambda: place.get("deployment", "hello-workers") is None, 10)
 

@@ -20,6 +20,15 @@ from support.wait import eventually
 ROOT = Path(__file__).parents[2]
 
 
+def define(cluster: Cluster) -> None:
+    """Let the API server serve TaskQueue and Topic."""
+    for path in sorted((ROOT / "crds").glob("*.yaml")):
+        cluster.kubectl("apply", "-f", path)
+    # kubectl fails on a definition that has no status yet
+    established = ("wait", "--for=condition=Established", "crd", "--all", "--timeout=20s")
+    eventually(lambda: cluster.kubectl(*established), 20, every=0.2)
+
+
 class Operator:
     """`python -m millgate_operator` with settings of its own; gone when closed."""
 
