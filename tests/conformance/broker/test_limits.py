@@ -240,3 +240,14 @@ def test_the_queues_limit_changes_while_work_runs(broker: Broker, hand: Hand) ->
     assert hand.claim(10) == []
     broker.configure([], QueuePolicy())
     assert len(hand.claim(10)) == 6
+
+
+def test_what_comes_back_lets_a_higher_priority_of_its_key_go_first(
+    broker: Broker, hand: Hand
+) -> None:
+    broker.configure([a_topic(key_limit=1)])
+    broker.publish([a_message(id="low", key="k", priority=3)])
+    low = hand.one()
+    broker.publish([a_message(id="high", key="k", priority=8)])
+    hand.fail(low)
+    assert [claim.id for claim in hand.claim(2)] == ["high"]

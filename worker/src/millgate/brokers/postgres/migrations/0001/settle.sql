@@ -140,12 +140,15 @@ BEGIN
         NULL)::over) FILTER (WHERE s.kind = 2) AS buried,
       array_agg(ROW (s.seq, s.topic, s.adm, s.attempt, s.failures, s.losses, s.interruptions, s.failure, s.progress, NULL, w.name,
         NULL)::over) FILTER (WHERE s.kind = 3) AS dropped,
+      array_agg(s.topic) FILTER (WHERE s.adm IS NOT NULL AND s.kind = 1 AND s.delay <= 0) AS btopics,
+      array_agg(s.adm) FILTER (WHERE s.adm IS NOT NULL AND s.kind = 1 AND s.delay <= 0) AS badms,
       array_agg(DISTINCT s.topic) FILTER (WHERE s.kind = 1 AND s.delay <= 0) AS back,
       count(*) FILTER (WHERE s.kind = 1 AND s.delay <= 0)::int AS backs
     INTO v FROM s JOIN topic t ON t.id = s.topic LEFT JOIN worker w ON w.id = s.worker;
   o_done := v.done;
   o_topics := v.topics;
   PERFORM release_1(v.atopics, v.adms, p_now);
+  PERFORM exchange_1(v.btopics, v.badms);
   PERFORM finish_1(v.buried, 2::smallint, p_now);
   PERFORM finish_1(v.dropped, 3::smallint, p_now);
   IF v.back IS NOT NULL THEN

@@ -151,6 +151,8 @@ BEGIN
   c AS (INSERT INTO delta (topic, leased, ready) SELECT topic, -count(*), count(*) FILTER (WHERE kind = 1) FROM s GROUP BY topic)
   SELECT count(*)::int AS n, array_agg(topic) FILTER (WHERE counted) AS counted,
       array_agg(DISTINCT topic) FILTER (WHERE kind = 1) AS back, max(until) AS until,
+      array_agg(topic) FILTER (WHERE adm IS NOT NULL AND kind = 1) AS btopics,
+      array_agg(adm) FILTER (WHERE adm IS NOT NULL AND kind = 1) AS badms,
       array_agg(ROW (seq, topic, adm, failures + lost + interruptions, failures, lost, interruptions, failure_1(
         'millgate.errors.LeaseLost', format('lost %s times; last held by %L, whose lease ended', lost, coalesce(holder, ''))),
         progress, 'Lost', holder, NULL)::over) FILTER (WHERE kind = 2) AS buried,
@@ -159,6 +161,7 @@ BEGIN
     INTO v FROM s;
   o_count := v.n; o_counted := v.counted; o_buried := v.buried; o_dropped := v.dropped;
   IF v.back IS NOT NULL THEN
+    PERFORM exchange_1(v.btopics, v.badms);
     PERFORM wake_1(v.back, v.n);
   END IF;
   IF v.n < p_most AND (u.whole OR u.reaped < p_now - interval '1 s') THEN

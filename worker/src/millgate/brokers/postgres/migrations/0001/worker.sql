@@ -34,7 +34,8 @@ BEGIN
     FROM s WHERE NOT cancelled),
   c AS (INSERT INTO delta (topic, leased, ready) SELECT topic, -count(*), count(*) FILTER (WHERE NOT cancelled) FROM s GROUP BY topic)
   SELECT array_agg(s.seq) AS seqs, array_agg(s.topic) FILTER (WHERE s.counted) AS counted, count(*)::int AS n,
-      array_agg(DISTINCT s.topic) AS topics,
+      array_agg(DISTINCT s.topic) AS topics, array_agg(s.topic) FILTER (WHERE s.adm IS NOT NULL AND NOT s.cancelled) AS btopics,
+      array_agg(s.adm) FILTER (WHERE s.adm IS NOT NULL AND NOT s.cancelled) AS badms,
       array_agg(ROW (s.seq, s.topic, s.adm, s.failures + s.losses + s.interruptions + 1, s.failures, s.losses, s.interruptions + 1,
         s.failure, s.progress, NULL, w.name, NULL)::over) FILTER (WHERE s.cancelled) AS dropped
     INTO v FROM s LEFT JOIN worker w ON w.id = s.worker;
@@ -43,6 +44,7 @@ BEGIN
       PERFORM ahead_1(array(SELECT e.seq FROM unnest(v.dropped) e));
       PERFORM finish_1(v.dropped, 3::smallint, p_now);
     END IF;
+    PERFORM exchange_1(v.btopics, v.badms);
     PERFORM uncount_1(v.counted);
     PERFORM wake_1(v.topics, v.n);
   END IF;
