@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
+
+import pytest
+
+from millgate.runtime.frugal import annotations_of
 
 PROGRAM = """
 import sys
@@ -15,16 +20,36 @@ assert "ast" not in sys.modules
 class Point:
     "A point."
     x: int = 0
+assert not {"ast", "weakref"} & set(sys.modules)
 import inspect
 from inspect import signature
 assert str(signature(Point)) == "(x: 'int' = 0) -> None" or str(signature(Point)) == "(x: int = 0) -> None"
 assert inspect.isclass(Point)
 assert "ast" in sys.modules
-assert "weakref" not in sys.modules
+assert inspect.get_annotations.__module__ == "inspect"
 from copy import deepcopy
 assert deepcopy([Point(1)]) == [Point(1)]
 assert sys.modules["inspect"].__file__.endswith("inspect.py")
 """
+
+
+class Plain:
+    size: int
+    name: str = ""
+
+
+class Below(Plain):
+    pass
+
+
+@pytest.mark.parametrize("obj", [Plain, Below, int, annotations_of, inspect])
+def test_annotations_are_those_that_inspect_finds(obj: object) -> None:
+    assert annotations_of(obj) == inspect.get_annotations(obj)  # type: ignore[arg-type]
+    assert annotations_of(obj) is not annotations_of(obj)
+
+
+def test_annotations_are_evaluated_if_that_is_asked_for() -> None:
+    assert annotations_of(Plain, eval_str=True) == {"size": int, "name": str}
 
 
 def test_a_module_that_is_put_off_works_when_it_is_used() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 import types
-from typing import Any
+from typing import Any, Final
 
 
 class Later(types.ModuleType):
@@ -14,15 +14,31 @@ class Later(types.ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # the import system looks around; nobody uses the module yet
             raise AttributeError(name)
-        return getattr(self._load(), name)
+        return getattr(self.load(), name)
 
-    def _load(self) -> types.ModuleType:
+    def load(self) -> types.ModuleType:
+        """The module itself, which has its own name from now on."""
         name = self.__name__
         if sys.modules.get(name) is self:
             del sys.modules[name]
         module = importlib.import_module(name)
         self.__dict__.update(module.__dict__)
         return module
+
+
+def annotations_of(obj: Any, **settings: Any) -> dict[str, Any]:
+    """As inspect's get_annotations; of a class, as it stands there, without that module."""
+    if isinstance(obj, type) and not settings:
+        return dict(vars(obj).get("__annotations__", {}))
+    found = importlib.import_module("inspect")
+    module = found.load() if isinstance(found, Later) else found
+    return dict(module.get_annotations(obj, **settings))
+
+
+#: What is there without the module. Dataclasses ask for this in Python 3.13; a later one keeps annotations elsewhere.
+_AT_HAND: Final[dict[str, dict[str, Any]]] = (
+    {"inspect": {"get_annotations": annotations_of}} if sys.version_info < (3, 14) else {}
+)
 
 
 def put_off(*names: str) -> None:
@@ -32,4 +48,5 @@ def put_off(*names: str) -> None:
     """
     for name in names:
         if name not in sys.modules:
-            sys.modules[name] = Later(name)
+            module = sys.modules[name] = Later(name)
+            vars(module).update(_AT_HAND.get(name, {}))
