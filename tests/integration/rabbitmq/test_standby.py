@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
+from pika.exceptions import AMQPError
 
+from millgate.brokers.rabbitmq import journal
 from millgate.brokers.rabbitmq.connection import connect
 from millgate.brokers.rabbitmq.journal import Journal, write_snapshot
 from millgate.brokers.rabbitmq.names import Names
-from millgate.brokers.rabbitmq.replica import Replica
+from millgate.brokers.rabbitmq.records import Entry, Head, Kind
+from millgate.brokers.rabbitmq.replica import Replica, newest, nobodys_mark
 from millgate.brokers.rabbitmq.standby import Standby
-from millgate.brokers.rabbitmq.streams import Streams
+from millgate.brokers.rabbitmq.streams import Gone, Streams
 from millgate.brokers.rabbitmq.url import parse
 from millgate.brokers.served import frames, values
 from millgate.brokers.served.caller import Caller
+from millgate.brokers.served.engine import Engine
 from millgate.clock import SystemClock
 from support import servers
 from support.builders import some_messages
@@ -115,15 +120,170 @@ def test_its_turn_costs_it_nothing_that_it_has_read(connection: Callable[[], Any
     assert again.replica.engine.dump() == state
 
 
-def test_one_that_begins_before_the_queue_does_follows_as_well(
+def test_one_that_begins_before_the_queue_does_waits_and_makes_nothing(
+    connection: Callable[[], Any],
+) -> None:
+    names, replica, waiting = Names(fresh_queue()), Replica(), connection()
+    with pytest.raises(Gone, match="head"):
+        Standby(waiting, names, replica)
+    assert not Streams(waiting).present(names.head)
+    owner = Owner(connection(), names)
+    owner.publish(3)
+    standby = Standby(waiting, names, replica)
+    assert replica.engine.dump() == owner.journal.replica.engine.dump()
+    standby.close()
+
+
+def test_a_head_that_is_deleted_is_not_made_anew_by_who_waits_and_its_knowledge_stays(
     connection: Callable[[], Any],
 ) -> None:
     names = Names(fresh_queue())
-    replica = Replica()
-    standby = Standby(connection(), names, replica)
     owner = Owner(connection(), names)
     owner.publish(3)
-    standby.step(0.5)
-    assert not standby.lost
-    assert replica.engine.dump() == owner.journal.replica.engine.dump()
+    next_, waiting = Journal(names), connection()
+    standby = Standby(waiting, names, next_.replica)
+    standby.step(0.2)
+    owner.streams.delete(names.head)
+    owner.publish(2)
+    standby.step(0.2)
+    assert standby.lost
     standby.close()
+    with pytest.raises(Gone):
+        Standby(waiting, names, next_.replica)
+    next_.take_over(Streams(waiting))
+    assert next_.replica.engine.dump() == owner.journal.replica.engine.dump()
+    again = Journal(names)
+    again.take_over(Streams(connection()))
+    assert again.replica.engine.dump() == owner.journal.replica.engine.dump()
+
+
+@pytest.mark.parametrize("part", ["head", "journal"])
+def test_who_had_it_all_in_memory_stores_anew_what_was_deleted_while_it_had_no_connection(
+    connection: Callable[[], Any], part: str
+) -> None:
+    names = Names(fresh_queue())
+    owner = Owner(connection(), names)
+    owner.publish(3)
+    owner.streams.delete(names.head if part == "head" else owner.journal.head.journals[-1])
+    state = owner.journal.replica.engine.dump()
+    owner.journal.forget_streams()
+    owner.journal.take_over(Streams(connection()))
+    owner.journal.forget_streams()
+    again = Journal(names)
+    again.take_over(Streams(connection()))
+    assert again.replica.engine.dump() == state == owner.journal.replica.engine.dump()
+
+
+def cut(streams: Streams, name: str, count: int) -> None:
+    """Let a stream have lost all but its first entries."""
+    kept = [entry for entry, _ in streams.read(name, count - 1)]
+    streams.delete(name)
+    streams.declare(name)
+    for entry in kept:
+        streams.append(name, entry)
+
+
+def test_a_journal_that_lost_its_tail_is_stored_anew_from_memory(
+    connection: Callable[[], Any],
+) -> None:
+    names = Names(fresh_queue())
+    owner = Owner(connection(), names)
+    owner.publish(6)
+    next_, waiting = Journal(names), connection()
+    standby = Standby(waiting, names, next_.replica)
+    standby.close()
+    state = owner.journal.replica.engine.dump()
+    cut(owner.streams, owner.journal.head.journals[-1], 3)
+    for memory in (owner.journal, next_):
+        memory.forget_streams()
+        with suppress(Gone):
+            Standby(waiting, names, next_.replica).close()
+        memory.take_over(Streams(connection()))
+        assert memory.replica.engine.dump() == state
+    again = Journal(names)
+    again.take_over(Streams(connection()))
+    assert again.replica.engine.dump() == state
+
+
+def test_what_another_has_added_to_a_shorter_journal_meanwhile_is_what_counts(
+    connection: Callable[[], Any],
+) -> None:
+    names = Names(fresh_queue())
+    owner = Owner(connection(), names)
+    owner.publish(4)
+    cut(owner.streams, owner.journal.head.journals[-1], 3)
+    rival = Owner(connection(), names)  # it knows nothing but what is stored
+    rival.number = 10
+    rival.publish(5)
+    owner.journal.forget_streams()
+    owner.journal.take_over(Streams(connection()))
+    assert owner.journal.replica.engine.dump() == rival.journal.replica.engine.dump()
+
+
+def test_a_snapshot_that_was_read_is_not_read_again_when_the_connection_ended_meanwhile(
+    connection: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = Names(fresh_queue())
+    owner = Owner(connection(), names)
+    owner.publish(3)
+    owner.rotate()
+    owner.publish(3)
+    made = [connection(), connection()]
+    loads: list[int] = []
+    load = Engine.load
+
+    def slow(engine: Engine, data: bytes) -> None:
+        load(engine, data)
+        loads.append(len(data))
+        made[0].close()  # as a server does that heard nothing for too long
+
+    monkeypatch.setattr(Engine, "load", slow)
+    next_ = Journal(names)
+    with pytest.raises(AMQPError):
+        next_.take_over(Streams(made[0]))
+    next_.take_over(Streams(made[1]))
+    assert len(loads) == 1
+    assert next_.replica.engine.dump() == owner.journal.replica.engine.dump()
+
+
+def test_who_waits_writes_nothing_into_the_head_and_keeps_no_channel(
+    connection: Callable[[], Any],
+) -> None:
+    names = Names(fresh_queue())
+    owner = Owner(connection(), names)
+    owner.publish(1)
+    waiting = connection()
+    before = len(waiting._impl._channels)
+    for _ in range(3):
+        Standby(waiting, names, Replica()).close()
+    with pytest.raises(Gone):
+        Standby(waiting, Names(fresh_queue()), Replica())
+    assert len(waiting._impl._channels) == before
+    mark = nobodys_mark(owner.streams, names.head)
+    kinds = [entry.kind for entry, _ in owner.streams.read(names.head, mark)]
+    assert kinds.count(Kind.MARK) == 2, "the owner's and this one"
+
+
+def test_the_head_is_said_again_now_and_then(
+    connection: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "_SAY_AGAIN", 2)
+    names = Names(fresh_queue())
+    owner = Owner(connection(), names)
+    last = owner.streams.last(names.head)
+    for _ in range(4):
+        owner.journal.look_after()
+    assert last is not None
+    said = owner.streams.last(names.head)
+    assert said is not None
+    assert said >= last + 2
+
+
+def test_of_several_heads_of_one_term_the_last_said_counts(connection: Callable[[], Any]) -> None:
+    streams, names = Streams(connection()), Names(fresh_queue())
+    streams.declare(names.head, only_newest=True)
+    for number in (1, 3, 2):  # one that was under way for long
+        head = Head(7, None, (f"j{number}",), number)
+        streams.append(names.head, Entry(Kind.LAST, 7, number, head.pack()))
+    found, _ = newest(streams, names.head, 2)
+    assert found.journals == ("j3",)

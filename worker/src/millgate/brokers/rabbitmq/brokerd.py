@@ -226,7 +226,7 @@ class Server:
         return True
 
     def _take_over(self) -> None:
-        before = self._engine
+        before, term = self._engine, self._journal.term
         try:
             self._journal.take_over(Streams(self._connection))
         except NotDecodable as error:
@@ -236,7 +236,7 @@ class Server:
         except exceptions.ChannelClosedByBroker as error:
             raise refusals.closed(error, self._how.target.endpoint) from error
         self._engine = self._journal.replica.engine
-        if self._engine is not before:
+        if self._engine is not before or self._journal.term != term + 1:  # another has served
             self._steady = Steady(self._clock, self._engine.now)
             self._desk = self._new_desk()
         self._resume()

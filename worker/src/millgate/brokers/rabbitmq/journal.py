@@ -8,6 +8,7 @@ leisure, and what came before is removed only when that is complete. The head st
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from logging import getLogger
 from typing import Final
@@ -17,7 +18,7 @@ from pika import exceptions
 from millgate.brokers.rabbitmq import records
 from millgate.brokers.rabbitmq.names import Names
 from millgate.brokers.rabbitmq.records import Entry, Head, Kind, Reader
-from millgate.brokers.rabbitmq.replica import Replica, newest
+from millgate.brokers.rabbitmq.replica import Replica, newest, nobodys_mark
 from millgate.brokers.rabbitmq.streams import Gone, Streams
 from millgate.brokers.served import frames
 from millgate.brokers.served.engine import Engine
@@ -25,6 +26,7 @@ from millgate.errors import BrokerRefused
 
 #: A journal smaller than this is not worth a snapshot, in bytes.
 SMALLEST: Final = 16 * 2**20
+_SAY_AGAIN: Final = 60  # looks after the streams between two times that the head is said
 
 log = getLogger("millgate.brokers.rabbitmq")
 
@@ -40,6 +42,8 @@ class Journal:
         self._number = 0  # of the last entry of this term
         self._size = 0  # bytes in the present journal
         self._awaited = ""  # the snapshot that the last rotation needs
+        self.term = 0  # that was begun here last
+        self._looks = 0  # after what is stored
 
     @property
     def head(self) -> Head:
@@ -56,31 +60,55 @@ class Journal:
         """
         self._streams, replica = streams, self.replica
         streams.declare(self._names.head, only_newest=True)
-        found, _ = newest(streams, self._names.head)
-        known = replica.whole and found == replica.head
-        replica.whole = known
-        self._sweep(found)
-        replica.head = replace(found, term=found.term + 1, last=0)
+        found, _ = newest(streams, self._names.head, nobodys_mark(streams, self._names.head))
         self._number, self._awaited = 0, ""
-        self._say_head()
+        if replica.whole and found.age < replica.head.age:
+            self._take_back(found)
+        else:
+            self._go_on(found)
+        self.term = self.head.term
+
+    def _go_on(self, found: Head) -> None:
+        self._sweep(found)
+        self._say(replace(found, term=found.term + 1, last=0))
         try:
-            self._read(streams, known=known)
+            self._read(found.term)
         except Gone as gone:
             raise BrokerRefused(
                 f"the stream {gone}, which held a part of this queue, is gone: put it back from a copy, or delete"
                 f" {self._names.head} too, to begin with nothing"
             ) from gone
-        replica.whole = True
 
-    def _read(self, streams: Streams, *, known: bool) -> None:
-        replica = self.replica
+    def _take_back(self, found: Head) -> None:
+        """What is stored is older than what this process has: of that nothing is to be lost, nor of its end."""
+        assert self._streams is not None
+        replica, head = self.replica, self.head
+        self._sweep(head)
+        replica.head = replace(head, term=head.term + 1, last=0)
+        with suppress(Gone):
+            replica.advance(self._streams, self._mark(head.journals[-1]))
+        self._restore()
+        self._delete(found)
+
+    def _read(self, term: int) -> None:
+        """Read what is missing; the last owner's term was that."""
+        assert self._streams is not None
+        replica, streams, last = self.replica, self._streams, self.replica.reader.term
         if not replica.head.journals:
-            replica.engine = Engine()
+            replica.forget()
+            replica.engine, replica.whole = Engine(), True
             self._begin()
-        elif known:
-            replica.advance(streams, self._mark(replica.head.journals[-1]))
-        else:
+            return
+        before = replica.engine if replica.whole else None
+        try:
             count = replica.load(streams, replica.head, self._mark)
+        except Gone:
+            if replica.whole and last == term:  # nobody has written what this process does not have
+                self._restore()
+                return
+            replica.forget()
+            count = replica.load(streams, replica.head, self._mark)
+        if replica.engine is not before:
             self._threshold = max(self._smallest, replica.loaded)
             if count:
                 log.info("read %d records of %s", count, self._names.prefix)
@@ -105,12 +133,18 @@ class Journal:
             self._size += len(entry.data)
 
     def look_after(self) -> None:
-        """Store all anew when somebody has deleted a part: no later brokerd would find it, or miss it by name."""
+        """Store all anew when somebody has deleted a part: no later brokerd would find it, or miss it by name.
+
+        The head is said again now and then: its stream keeps but the newest of what anybody puts into it.
+        """
         assert self._streams is not None
         head = self.head
         names = [self._names.head, *head.journals, *([head.snapshot] if head.snapshot else [])]
         if not all(map(self._streams.present, names)):
             self._restore()
+        self._looks += 1
+        if self._looks % _SAY_AGAIN == 0:
+            self._say(self.head)
 
     def forget_streams(self) -> None:
         """The connection is gone."""
@@ -136,11 +170,8 @@ class Journal:
         assert self._streams is not None
         old, self._awaited = self.head, ""
         self._threshold = max(self._smallest, size)
-        self.replica.head = replace(old, snapshot=name, journals=old.journals[-1:])
-        self._say_head()
-        for left in (old.snapshot, *old.journals[:-1]):
-            if left is not None:
-                self._streams.delete(left)
+        self._say(replace(old, snapshot=name, journals=old.journals[-1:]))
+        self._delete(replace(old, journals=old.journals[:-1]))
 
     def _restore(self) -> None:
         """Store the whole engine anew: somebody deleted what was stored."""
@@ -150,28 +181,34 @@ class Journal:
         term, number, data = self.head.term, self.head.last + 1, self.replica.engine.dump()
         snapshot = self._names.snapshot(term, number)
         write_snapshot(self._streams, snapshot, term, data)
-        old, journal = self.head, self._open(number)
-        self.replica.head = Head(term, snapshot, (journal,), number)
-        self._say_head()
+        old, (journal, mark) = self.head, self._open(number)
+        self._enter(Head(term, snapshot, (journal,), number), mark)
         self._threshold, self._awaited = max(self._smallest, len(data)), ""
-        for left in (old.snapshot, *old.journals):
-            if left is not None:
-                self._streams.delete(left)
+        self._delete(old)
 
     def _begin(self) -> None:
         number = self.head.last + 1
-        name = self._open(number)
-        self.replica.head = replace(self.head, journals=(*self.head.journals, name), last=number)
-        self._say_head()
+        name, mark = self._open(number)
+        self._enter(replace(self.head, journals=(*self.head.journals, name), last=number), mark)
 
-    def _open(self, number: int) -> str:
+    def _open(self, number: int) -> tuple[str, Entry]:
+        """Make a journal; its name and first entry."""
         assert self._streams is not None
         name = self._names.journal(self.head.term, number)
         self._streams.declare(name)
-        mark = self._mark(name)
-        self.replica.reader, self.replica.offset = Reader(mark.term, mark.number), None
+        return name, self._mark(name)
+
+    def _enter(self, head: Head, mark: Entry) -> None:
+        """Put a head in force, whose last journal begins with `mark`."""
+        self._say(head)
+        self.replica.enter(head.journals[-1], Reader(mark.term, mark.number))
         self._size = 0
-        return name
+
+    def _delete(self, head: Head) -> None:
+        assert self._streams is not None
+        for name in (head.snapshot, *head.journals):
+            if name is not None:
+                self._streams.delete(name)
 
     def _sweep(self, found: Head) -> None:
         """Remove what a brokerd that was ended in between had made and no head names."""
@@ -188,14 +225,16 @@ class Journal:
         self._put(name, mark)
         return mark
 
-    def _say_head(self) -> None:
-        entry = Entry(Kind.LAST, self.head.term, self._number + 1, self.head.pack())
+    def _say(self, head: Head) -> None:
+        """Put a head in force."""
+        entry = Entry(Kind.LAST, head.term, self._number + 1, head.pack())
         try:
             self._put(self._names.head, entry)
         except Gone:
             assert self._streams is not None
             self._streams.declare(self._names.head, only_newest=True)
             self._put(self._names.head, entry)
+        self.replica.head = head
 
     def _put(self, name: str, entry: Entry) -> None:
         if self._streams is None:

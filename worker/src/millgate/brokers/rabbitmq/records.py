@@ -117,6 +117,11 @@ class Head:
     journals: tuple[str, ...] = ()
     last: int = 0  # the number that this term has used last in a name
 
+    @property
+    def age(self) -> tuple[int, int]:
+        """Grows with each term, and within it with each journal."""
+        return self.term, self.last
+
     def pack(self) -> bytes:
         """As bytes."""
         return frames.pack([self.term, self.snapshot, self.journals, self.last])

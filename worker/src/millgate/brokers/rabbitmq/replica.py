@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable
 from logging import getLogger
+from typing import Final
 
 from millgate.brokers.rabbitmq import records
 from millgate.brokers.rabbitmq.records import Entry, Head, Kind, Reader
@@ -15,47 +16,64 @@ from millgate.brokers.served.engine import Engine
 #: Puts a mark at the end of a stream and answers it, so that a reader knows when it has read all there was.
 Mark = Callable[[str], Entry]
 
+_AHEAD: Final = 6  # parts of a snapshot, each of some MiB, that are under way
+
 log = getLogger("millgate.brokers.rabbitmq")
 
 
 class Replica:
-    """An engine, and where its reading stands."""
+    """An engine, and where its reading stands: all before that place is in the engine."""
 
     def __init__(self) -> None:
         self.engine = Engine()
         self.head = Head()
-        self.whole = False  # whether nothing that was stored is missing before the place where the reading stands
+        self.whole = False  # whether nothing that was stored is missing before that place
         self.loaded = 0  # bytes of the snapshot that it began with
-        self.reader = Reader()  # of the last journal
-        self.offset: int | None = (
-            None  # in the last journal, of what is read next; None: its beginning
-        )
+        self.journal: str | None = None  # the place: in this journal,
+        self.reader = Reader()
+        self.offset: int | None = None  # at the last entry that counted; None: its beginning
+        self._snapshot: str | None = None  # in the engine, with nothing added yet
 
     def load(self, streams: Streams, head: Head, mark: Mark) -> int:
-        """Read all that `head` names into a new engine; how many records the journals had. Raises Gone."""
-        self.engine, self.head, self.whole, self.loaded = Engine(), head, False, 0
-        if head.snapshot is not None:
-            data = _snapshot(streams, head.snapshot)
-            self.engine.load(data)
-            self.loaded = len(data)
+        """Read what `head` names and the engine does not have; how many records the journals had. `head` has a journal.
+
+        Raises Gone and the driver's errors: what was read by then is kept, and the next call goes on from there.
+        """
+        if self.journal not in head.journals:
+            self._begin(streams, head)
+        self.head = head
+        self.whole = self.whole and self.journal == head.journals[-1]
+        done = head.journals.index(self.journal) if self.journal is not None else 0
         count = 0
-        for name in head.journals:
-            self.begin(head)
-            count += self.advance(streams, mark(name), name)
+        for name in head.journals[done:]:
+            if name != self.journal:
+                self.enter(name, Reader())
+            count += self.advance(streams, mark(name))
         self.whole = True
         return count
 
-    def advance(self, streams: Streams, mark: Entry, name: str | None = None) -> int:
-        """Read on in the last journal, or that of the name, up to a mark in it; how many records. Raises Gone."""
-        name = name or self.head.journals[-1]
-        return sum(
-            self.take(entry, offset) for entry, offset in streams.read(name, mark, self.offset)
-        )
+    def advance(self, streams: Streams, mark: Entry) -> int:
+        """Read on in the present journal up to a mark in it; how many records. Raises Gone, also when the journal has
+        lost what was read of it, or written to it, before: then nothing was added."""
+        assert self.journal is not None
+        name, place, term, number = self.journal, self.offset, self.reader.term, self.reader.number
+        if place is not None and not streams.reaches(name, place, mark):
+            raise Gone(name)
+        count, there = 0, not term
+        for entry, offset in streams.read(name, mark, place):
+            there = there or (entry.term == term and entry.number >= number)
+            if not there and entry.term > term:
+                break
+            count += self.take(entry, offset)
+        if not there:
+            raise Gone(name)
+        return count
 
     def take(self, entry: Entry, offset: int) -> int:
         """Add one entry of the journal that is being read; how many records it completed."""
-        self.offset = offset + 1
         data = self.reader.take(entry)
+        if entry.term == self.reader.term:
+            self.offset = offset
         if data is None:
             return 0
         found: list[bytes] = frames.unpack(data)
@@ -63,19 +81,36 @@ class Replica:
             self.engine.replay(record)
         return len(found)
 
-    def begin(self, head: Head) -> None:
-        """A journal has ended, and what is read from now on is the beginning of the next."""
-        self.head, self.reader, self.offset = head, Reader(), None
+    def enter(self, name: str, reader: Reader) -> None:
+        """A journal has ended; the place is now in the next one, where `reader` begins."""
+        self.journal, self.reader, self.offset, self._snapshot = name, reader, None, None
+
+    def forget(self) -> None:
+        """Read all anew the next time."""
+        self.whole, self.journal, self._snapshot = False, None, None
+
+    def _begin(self, streams: Streams, head: Head) -> None:
+        fresh = self.journal is None and self._snapshot is not None
+        if fresh and self._snapshot == head.snapshot:
+            return  # the connection was lost since, and the engine has all of it
+        self.forget()
+        self.engine, self.loaded = Engine(), 0
+        if head.snapshot is not None:
+            log.info("reading %s", head.snapshot)
+            data = _snapshot(streams, head.snapshot)
+            self.engine.load(data)
+            self.loaded, self._snapshot = len(data), head.snapshot
 
 
-def newest(streams: Streams, name: str) -> tuple[Head, int]:
-    """The head with the highest term (of several of one term, the last), and the offset behind it all."""
-    best, end = Head(), 0
-    for entry, offset in streams.read(name, nobodys_mark(streams, name)):
+def newest(streams: Streams, name: str, until: Entry | int) -> tuple[Head, int]:
+    """The head with the highest term (of several of one term, that of the highest number) up to an entry or an
+    offset, and the offset behind it all."""
+    best, number, end = Head(), 0, 0
+    for entry, offset in streams.read(name, until):
         end = offset + 1
         found = head_of(entry)
-        if found is not None and found.term >= best.term:
-            best = found
+        if found is not None and (found.term, entry.number) >= (best.term, number):
+            best, number = found, entry.number
     return best, end
 
 
@@ -93,7 +128,7 @@ def nobodys_mark(streams: Streams, name: str) -> Entry:
 
 def _snapshot(streams: Streams, name: str) -> bytes:
     reader = Reader()
-    for entry, _ in streams.read(name, None):
+    for entry, _ in streams.read(name, None, ahead=_AHEAD):
         data = reader.take(entry)
         if data is not None:
             return data

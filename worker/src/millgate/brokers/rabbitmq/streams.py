@@ -14,7 +14,11 @@ from millgate.brokers.rabbitmq.records import Entry, unpack
 _SEGMENT: Final = 64 * 2**20
 _SMALL_SEGMENT: Final = 500_000
 _SMALL: Final = 4_000_000  # bytes of a stream of which only the newest entries matter
-_AHEAD: Final = 200  # entries that the server sends before the first of them is taken
+_AHEAD: Final = 100  # entries that the server sends before the first of them is taken
+_SILENCE: Final = (
+    15.0  # seconds without an entry that must be there: this connection brings it no more
+)
+_GLANCE: Final = 1.0  # seconds in which a stream that has entries shows one
 _PERSISTENT: Final = pika.BasicProperties(delivery_mode=2)
 #: What a message is called that only asks whether somebody has the queue.
 PROBE: Final = "millgate-probe"
@@ -23,6 +27,10 @@ _PROBE: Final = pika.BasicProperties(type=PROBE, expiration="1000")
 
 class Gone(Exception):
     """The stream is not there (any more)."""
+
+
+class Silent(exceptions.AMQPConnectionError):  # type: ignore[misc]
+    """What must be in a stream does not come."""
 
 
 class Streams:
@@ -86,27 +94,58 @@ class Streams:
         """Remove a stream, if it is there."""
         self.channel.queue_delete(name)
 
+    def close(self) -> None:
+        """Give the channel back."""
+        if self._connection.is_open:
+            end(self.channel)
+
     def read(
-        self, name: str, until: Entry | None, offset: int | None = None
+        self,
+        name: str,
+        until: Entry | int | None,
+        offset: int | str | None = None,
+        ahead: int = _AHEAD,
     ) -> Iterator[tuple[Entry, int]]:
-        """The entries and their offsets, from `offset` (None: the first that is kept) to `until`, that one included.
+        """The entries and their offsets, from `offset` (None: the first that is kept) to `until`, an entry or an
+        offset, that one included.
 
         Without `until`, the caller stops when it has seen enough. Raises Gone, and the driver's errors.
         """
+        for body, at in self._messages(name, "first" if offset is None else offset, ahead):
+            entry = unpack(body)
+            if entry is not None:
+                yield entry, at
+            if until is not None and until in (entry, at):
+                return
+
+    def last(self, name: str) -> int | None:
+        """The offset of one of the last entries, whatever it is; None: there is none. Raises as `read`."""
+        try:
+            return next(at for _, at in self._messages(name, "last", 1, _GLANCE))
+        except Silent:
+            return None
+
+    def reaches(self, name: str, offset: int, mark: Entry) -> bool:
+        """Whether a stream that `mark` was just put into has an entry at that offset before it."""
+        found = list(self.read(name, mark, "last"))
+        return found[-1][1] > offset
+
+    def _messages(
+        self, name: str, offset: int | str, ahead: int, silence: float = _SILENCE
+    ) -> Iterator[tuple[bytes, int]]:
         channel = self._connection.channel()
         try:
-            channel.basic_qos(prefetch_count=_AHEAD)
+            channel.basic_qos(prefetch_count=ahead)
             for method, properties, body in channel.consume(
-                name, arguments={"x-stream-offset": "first" if offset is None else offset}
+                name, arguments={"x-stream-offset": offset}, inactivity_timeout=silence
             ):
+                if method is None:
+                    raise Silent(f"{name} brings nothing")
                 channel.basic_ack(method.delivery_tag)
-                entry = unpack(body)
-                if entry is None:
-                    continue
-                yield entry, properties.headers["x-stream-offset"]
-                if entry == until:
-                    return
-            raise Gone(name)  # the server has ended the consumer
+                yield body, properties.headers["x-stream-offset"]
+            if self.present(name):  # a replica that went away takes its consumers along
+                raise exceptions.ConsumerCancelled
+            raise Gone(name)
         except exceptions.ChannelClosedByBroker as error:
             if refusals.absent(error):
                 raise Gone(name) from error
