@@ -70,7 +70,7 @@ def make(recipe: Recipe, say: Say) -> Path:
 def _make(recipe: Recipe, out: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="debian-", dir=cache.folder()) as temporary:
         root = Path(temporary) / "root"
-        _bootstrap(root, recipe.packages)
+        bootstrap(root, recipe.packages)
         for part in TRIMMED:
             shutil.rmtree(root / part, ignore_errors=True)
             (root / part).unlink(missing_ok=True)
@@ -81,7 +81,8 @@ def _make(recipe: Recipe, out: Path) -> None:
         archive.write(out, recipe.reference, _as_layer(root), recipe.launch)
 
 
-def _bootstrap(root: Path, names: tuple[str, ...]) -> None:
+def bootstrap(root: Path, names: tuple[str, ...]) -> None:
+    """Make a root of SUITE with these packages in a folder that is not there yet."""
     if not settings.is_root():
         raise BootstrapFailed("debootstrap needs root")
     argv = ["debootstrap", "--variant=minbase", f"--include={','.join(names)}"]

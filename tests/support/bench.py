@@ -14,12 +14,12 @@ from millgate.errors import BrokerError
 from millgate.ids import new_id
 from millgate.message import Message
 from millgate.queues import TopicPolicy
-from support.brokers import FACTORIES, Venue
+from support.brokers import FACTORIES, NEWER, Venue
 from support.wait import eventually
 from support.worker import TESTS, WorkerProcess
 
 #: Brokers that serve another process: all but the one in memory.
-SERVED: Final = sorted(FACTORIES.keys() - {"memory"})
+SERVED: Final = sorted(FACTORIES.keys() - NEWER - {"memory"})
 #: Runs a test on each of them, where the outcome depends on the broker; the others run on brokerd.
 every_broker = pytest.mark.parametrize("bench", SERVED, indirect=True)
 

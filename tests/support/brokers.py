@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
 from millgate.brokers.base import Broker
 from millgate.brokers.memory import MemoryBroker
+from support import servers
 from support.clock import FakeClock
 from support.local import LocalVenue
 from support.postgres import PostgresVenue
@@ -58,5 +60,8 @@ FACTORIES: dict[str, Callable[[Path], Venue]] = {
     "memory": MemoryVenue,
     "postgres": PostgresVenue,
     "rabbitmq": RabbitVenue,
+    "rabbitmq4": functools.partial(RabbitVenue, choose=servers.rabbitmq4),
     "redis": RedisVenue,
 }
+#: Further versions of servers: a part of the suite runs on them, and all of it when they are named.
+NEWER = frozenset({"rabbitmq4"})

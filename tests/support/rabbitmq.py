@@ -7,7 +7,7 @@ import os
 import select
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -112,8 +112,9 @@ def raw(url: str) -> Iterator[Any]:
 class RabbitVenue:
     """A fresh queue; time passes by itself."""
 
-    def __init__(self, folder: Path) -> None:
-        self.url: str | None = f"{servers.rabbitmq().url}?brokerd=never"
+    def __init__(self, folder: Path, choose: Callable[[], RabbitMQ] = servers.rabbitmq) -> None:
+        self._server = choose()
+        self.url: str | None = at(self._server)
         self.queue = fresh_queue()
         self._folder = folder
         self._brokerds: list[Brokerd] = []
@@ -123,11 +124,12 @@ class RabbitVenue:
 
     def serve(self, queue: str) -> None:
         """Have a queue served."""
-        self._brokerds.append(Brokerd(queue, self._folder / "brokerd.log"))
+        log = self._folder / "brokerd.log"
+        self._brokerds.append(Brokerd(queue, log, self._server.url))
 
     def client(self) -> RabbitBroker:
         """Another client of this queue."""
-        broker = open_queue(self.queue)
+        broker = open_queue(self.queue, self.url)
         self._clients.append(broker)
         return broker
 

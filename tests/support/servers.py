@@ -267,3 +267,13 @@ def rabbitmq() -> RabbitMQ:
     server = RabbitMQ()
     atexit.register(server.close)
     return server
+
+
+@cache
+def rabbitmq4() -> RabbitMQ:
+    """The session's RabbitMQ 4 out of Debian 13, started on first use."""
+    from support.debian13 import Debian13
+
+    server = RabbitMQ(programs=Debian13())
+    atexit.register(server.close)
+    return server

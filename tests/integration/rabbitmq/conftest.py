@@ -9,6 +9,7 @@ import pytest
 
 from millgate.brokers.rabbitmq.broker import RabbitBroker
 from support import servers
+from support.debian13 import Debian13
 from support.faults import FaultProxy
 from support.ledger import Ledger
 from support.rabbitmq import Brokerd, fresh_queue, open_queue
@@ -77,10 +78,18 @@ def broker(queue: str, serve: Serve, open_one: Open) -> RabbitBroker:
     return made
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Tests that their module names run on the server of Debian 13 as well."""
+    if "harmed" in metafunc.fixturenames:
+        both = metafunc.function.__name__ in getattr(metafunc.module, "ON_BOTH", ())
+        versions = ["installed", "debian13"] if both else ["installed"]
+        metafunc.parametrize("harmed", versions, indirect=True, scope="session")
+
+
 @pytest.fixture(scope="session")
-def harmed() -> Iterator[RabbitMQ]:
+def harmed(request: pytest.FixtureRequest) -> Iterator[RabbitMQ]:
     """A server that tests may stop, kill, freeze and fill; each leaves it running as it was."""
-    server = RabbitMQ()
+    server = RabbitMQ(programs=Debian13() if request.param == "debian13" else None)
     yield server
     server.close()
 

@@ -25,6 +25,13 @@ Open = Callable[..., RabbitBroker]
 Serve = Callable[..., Brokerd]
 Load = Callable[..., Ledger]
 
+ON_BOTH = {
+    "test_a_server_that_is_killed_under_load_and_comes_back_has_everything",
+    "test_nothing_is_lost_or_doubled_by_an_alarm_under_load",
+    "test_a_client_that_comes_while_an_alarm_lasts_is_told_the_same",
+    "test_a_server_that_stands_still_is_waited_for",
+}
+
 
 @contextmanager
 def alarm(server: RabbitMQ) -> Iterator[None]:
