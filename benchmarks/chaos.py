@@ -1,5 +1,7 @@
 """Kills workers, restarts the server and cuts clients while tasks run, and judges the ledger at the end.
 
+On RabbitMQ the process that serves the queue is killed and frozen as well.
+
     python -m benchmarks.chaos --broker postgres --minutes 10
 
 Ends with 0 only if no accepted task was lost and none was run beside a live owner.
@@ -23,7 +25,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from benchmarks.servers import Local, Postgres, Redis, server
+from benchmarks.servers import Local, Postgres, RabbitMQ, Redis, server
 from millgate.app import App
 from millgate.brokers import open_broker
 from millgate.brokers.base import Broker, State
@@ -34,9 +36,11 @@ from millgate.runtime.processes import children_of, tree_of
 from support import judge
 from support.faults import FaultProxy
 
+Harmed = Local | Postgres | RabbitMQ | Redis
 QUEUE, TOPIC = "chaos", "chaos"
 WORKERS = 3
-KILL_EVERY, RESTART_EVERY, CUT_EVERY = 2.0, 60.0, 7.0
+KILL_EVERY, RESTART_EVERY, CUT_EVERY, REPLACE_EVERY = 2.0, 60.0, 7.0, 11.0
+FROZEN = 8.0  # seconds; longer than two heartbeats of a brokerd
 _OPEN = (State.WAITING, State.DELAYED, State.RUNNING)
 #: More killings than a task can meet in a run, so that none is given up because of them.
 POLICY = TopicPolicy(TOPIC, lease=10.0, retry=RetryPolicy(attempts=100, losses=10_000))
@@ -50,6 +54,7 @@ class Tally:
     kills: int = 0
     restarts: int = 0
     cuts: int = 0
+    replaced: int = 0  # brokerds killed or frozen
     refused: int = 0  # sends that had to be repeated
     deaths: dict[int, float] = field(default_factory=dict)
 
@@ -117,6 +122,58 @@ class Fleet:
         return found
 
 
+class Brokerds:
+    """What serves a queue on RabbitMQ: two processes, of which the one that has the queue is killed or frozen."""
+
+    def __init__(self, url: str, folder: Path, tally: Tally) -> None:
+        self._environ = {**os.environ, "MILLGATE_BROKER": f"{url}?heartbeat=2"}
+        self._log, self._tally = folder / "brokerd.log", tally
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._frozen: tuple[int, float] | None = None
+        #: What workers and producers are told.
+        self.url = f"{url}?brokerd=never"
+        self._client = open_broker(self.url, queue=QUEUE, deadline=2.0)
+        self.fill()
+
+    def fill(self) -> None:
+        """As many as there should be, none frozen for too long."""
+        if self._frozen is not None and time.monotonic() > self._frozen[1]:
+            self.thaw()
+        self._processes = [process for process in self._processes if process.poll() is None]
+        while len(self._processes) < 2:
+            command = (sys.executable, "-m", "millgate.cli", "brokerd", "--queue", QUEUE)
+            with self._log.open("ab") as log:
+                self._processes.append(
+                    subprocess.Popen(command, env=self._environ, stdout=log, stderr=log)
+                )
+
+    def replace_one(self) -> None:
+        """SIGKILL or SIGSTOP to the one that serves."""
+        try:
+            pid = int(self._client.server().detail["pid"])
+        except BrokerUnavailable:
+            return
+        if self._frozen is None and random.random() < 0.5:
+            os.kill(pid, signal.SIGSTOP)
+            self._frozen = pid, time.monotonic() + FROZEN
+        else:
+            os.kill(pid, signal.SIGKILL)
+        self._tally.replaced += 1
+
+    def thaw(self) -> None:
+        """Let a frozen one go on."""
+        if self._frozen is not None:
+            os.kill(self._frozen[0], signal.SIGCONT)
+            self._frozen = None
+
+    def stop(self) -> None:
+        """End both."""
+        self._client.close()
+        for process in self._processes:
+            process.kill()
+            process.wait()
+
+
 def produce(app: App, tally: Tally, stopping: threading.Event) -> None:
     """Queue task after task; one whose fate is unknown is sent again under its id."""
     work = app.task(name="work", topic=TOPIC)(_work)
@@ -140,7 +197,7 @@ def _work(name: str, seconds: float) -> None:
 
 
 @contextmanager
-def proxied(running: Local | Postgres | Redis, folder: Path) -> Iterator[tuple[FaultProxy, str]]:
+def proxied(running: Harmed, folder: Path) -> Iterator[tuple[FaultProxy, str]]:
     """A proxy before the server, and the URL through it."""
     url = running.url("chaos")
     parts = urlsplit(url)
@@ -158,13 +215,24 @@ def proxied(running: Local | Postgres | Redis, folder: Path) -> Iterator[tuple[F
 
 
 def torment(
-    running: Local | Postgres | Redis, proxy: FaultProxy, fleet: Fleet, tally: Tally, seconds: float
+    running: Harmed,
+    proxy: FaultProxy,
+    fleet: Fleet,
+    brokerds: Brokerds | None,
+    tally: Tally,
+    seconds: float,
 ) -> None:
     """Do harm on schedule."""
     began = time.monotonic()
-    due = {"kill": KILL_EVERY, "restart": RESTART_EVERY, "cut": CUT_EVERY}
+    due = {"kill": KILL_EVERY, "restart": RESTART_EVERY, "cut": CUT_EVERY, "replace": REPLACE_EVERY}
     while (passed := time.monotonic() - began) < seconds:
         fleet.fill()
+        if brokerds is not None:
+            brokerds.fill()
+        if passed >= due["replace"]:
+            due["replace"] += REPLACE_EVERY
+            if brokerds is not None:
+                brokerds.replace_one()
         if passed >= due["kill"]:
             due["kill"] += KILL_EVERY
             fleet.kill_one()
@@ -194,10 +262,12 @@ def settle(broker: Broker, fleet: Fleet, seconds: float) -> bool:
     return False
 
 
-def run(running: Local | Postgres | Redis, minutes: float, folder: Path) -> dict[str, object]:
+def run(running: Harmed, minutes: float, folder: Path) -> dict[str, object]:
     """One chaotic run; the figures at its end."""
     tally = Tally()
-    with proxied(running, folder) as (proxy, url):
+    with proxied(running, folder) as (proxy, through):
+        brokerds = Brokerds(through, folder, tally) if isinstance(running, RabbitMQ) else None
+        url = through if brokerds is None else brokerds.url
         broker = open_broker(url, queue=QUEUE)
         broker.setup()
         broker.configure([POLICY])
@@ -207,15 +277,19 @@ def run(running: Local | Postgres | Redis, minutes: float, folder: Path) -> dict
         producer = threading.Thread(target=produce, args=(App(broker), tally, stopping))
         producer.start()
         try:
-            torment(running, proxy, fleet, tally, minutes * 60)
+            torment(running, proxy, fleet, brokerds, tally, minutes * 60)
         finally:
             stopping.set()
             producer.join()
+            if brokerds is not None:
+                brokerds.thaw()
             drained = settle(broker, fleet, 180)
             fleet.stop()
         dead = [letter.id for letter in broker.dead(TOPIC, 1000)]
         left = [item.id for state in _OPEN for item in broker.peek(TOPIC, state, 5)]
         broker.close()
+        if brokerds is not None:
+            brokerds.stop()
     lines = (folder / "ledger").read_text().splitlines()
     verdict = judge.judge(tally.accepted, dead, judge.read(lines), fleet.deaths())
     figures = asdict(verdict) | {
@@ -229,6 +303,7 @@ def run(running: Local | Postgres | Redis, minutes: float, folder: Path) -> dict
         "kills": tally.kills,
         "restarts": tally.restarts,
         "cuts": tally.cuts,
+        "brokerds_replaced": tally.replaced,
         "repeated_sends": tally.refused,
         "dead": len(dead),
         "drained": drained,
@@ -241,7 +316,9 @@ def run(running: Local | Postgres | Redis, minutes: float, folder: Path) -> dict
 def main() -> int:
     """Run and judge."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.chaos", description=__doc__)
-    parser.add_argument("--broker", choices=("local", "postgres", "redis"), required=True)
+    parser.add_argument(
+        "--broker", choices=("local", "postgres", "rabbitmq", "redis"), required=True
+    )
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--keep", action="store_true", help="keep the ledger and the workers' log")
@@ -249,7 +326,7 @@ def main() -> int:
     random.seed(options.seed)
     folder = Path(tempfile.mkdtemp(prefix="mg-chaos-"))
     with server(options.broker) as running:
-        assert isinstance(running, Local | Postgres | Redis)
+        assert isinstance(running, Harmed)
         figures = run(running, options.minutes, folder)
     good = figures["drained"] and not figures["lost"] and not figures["beside_live_owner"]
     if not good or options.keep:
