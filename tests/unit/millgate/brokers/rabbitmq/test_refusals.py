@@ -110,3 +110,16 @@ def test_a_queue_that_a_starting_server_has_not_found_yet_is_not_taken_for_a_mis
     missing = exceptions.ChannelClosedByBroker(404, "NOT_FOUND - no queue 'q' in vhost '/'")
     assert absent(missing)
     assert type(closed(missing, "amqp://h")) is BrokerError
+
+
+def test_a_stream_whose_replica_does_not_run_here_now_is_waited_for_and_nobody_told_to_delete_it() -> (
+    None
+):
+    text = (
+        "PRECONDITION_FAILED - stream queue 'millgate.q.journal.1.1' in vhost '/' does not have a running replica"
+        " on the local node"
+    )
+    found = closed(exceptions.ChannelClosedByBroker(406, text), "amqp://h")
+    assert type(found) is BrokerUnavailable
+    assert "delete" not in str(found)
+    assert "running replica" in str(found)

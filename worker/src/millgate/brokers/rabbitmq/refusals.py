@@ -29,6 +29,8 @@ NOT_ALLOWED: Final = 530
 NOT_IMPLEMENTED: Final = 540
 #: What a server that has just come up says of queues that it has not found again yet, under the code of missing ones.
 _NOT_YET: Final = "is down or inaccessible"
+#: What a server says of a queue that is of another kind than the one that was asked for.
+_OTHER_KIND: Final = "inequivalent arg"
 #: What the driver calls a connection that ended while it came about.
 _GUESSES: Final = (
     exceptions.IncompatibleProtocolError,
@@ -137,10 +139,12 @@ def _code(code: int, text: str, endpoint: str) -> MillgateError | None:
         return _vhost(endpoint, text)
     if code == NOT_FOUND and _NOT_YET in text:
         return BrokerUnavailable(f"{endpoint}: RabbitMQ looks for its queues still ({text})")
-    if code == PRECONDITION_FAILED:
+    if code == PRECONDITION_FAILED and _OTHER_KIND in text:
         return ForeignPeer(
             f"{endpoint}: something else has a name of ours there; delete it, or use another queue name ({text})"
         )
+    if code == PRECONDITION_FAILED:  # most often a node whose replica of a stream does not run now
+        return BrokerUnavailable(f"{endpoint}: RabbitMQ cannot do this now ({text})")
     if code == NOT_IMPLEMENTED:
         return BrokerRefused(
             f"{endpoint}: the server has no streams; run 'rabbitmqctl enable_feature_flag stream_queue' ({text})"
