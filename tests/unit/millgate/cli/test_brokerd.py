@@ -8,6 +8,7 @@ import pytest
 
 from millgate.brokers.local import brokerd as local
 from millgate.brokers.rabbitmq import brokerd as rabbitmq
+from millgate.brokers.rabbitmq.role import Brokerd
 
 from .conftest import Shell
 
@@ -39,7 +40,7 @@ def test_a_url_from_a_mounted_secret_is_taken_by_flag_or_by_variable(
     shell.environ = {"MILLGATE_BROKER_FILE": str(file), "MILLGATE_QUEUE": "shop.orders"}
     assert shell("brokerd") == 0
     for how in served:
-        assert isinstance(how, rabbitmq.Brokerd)
+        assert isinstance(how, Brokerd)
         assert (how.target.vhost, how.queue) == ("orders", "shop.orders")
         assert how.patient
         assert how.idle is None
@@ -50,7 +51,7 @@ def test_without_a_url_it_is_the_local_broker(shell: Shell, served: list[object]
     shell.url = ""
     assert shell("brokerd") == 0
     [how] = served
-    assert not isinstance(how, rabbitmq.Brokerd)
+    assert not isinstance(how, Brokerd)
 
 
 def test_a_file_that_is_not_there_is_named(shell: Shell, served: list[object]) -> None:

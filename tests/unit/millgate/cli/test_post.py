@@ -7,7 +7,7 @@ import urllib.request
 
 import pytest
 
-from millgate.brokers.rabbitmq.brokerd import Standing
+from millgate.brokers.rabbitmq.role import Standing
 from millgate.cli.post import Post
 from millgate.errors import InvalidSettings
 

@@ -72,7 +72,8 @@ def _serve_local(args: argparse.Namespace) -> None:
 
 def _serve_rabbitmq(args: argparse.Namespace) -> None:
     from millgate.brokers import queue_name
-    from millgate.brokers.rabbitmq.brokerd import Brokerd, serve
+    from millgate.brokers.rabbitmq.brokerd import serve
+    from millgate.brokers.rabbitmq.role import Brokerd
     from millgate.brokers.rabbitmq.url import parse
     from millgate.cli.post import Post
 

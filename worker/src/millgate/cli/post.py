@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from millgate.brokers.rabbitmq.brokerd import Standing
+from millgate.brokers.rabbitmq.role import Standing
 from millgate.runtime.health import Answers, Health
 
 

@@ -14,8 +14,9 @@ def main() -> int:
         os._exit(
             0
         )  # before anything heavy is loaded; the starter waits for this process and has no orphan to reap
-    from millgate.brokers.rabbitmq.brokerd import Brokerd, Standing, serve
+    from millgate.brokers.rabbitmq.brokerd import serve
     from millgate.brokers.rabbitmq.launch import URL
+    from millgate.brokers.rabbitmq.role import Brokerd, Standing
     from millgate.brokers.rabbitmq.url import parse
     from millgate.brokers.served.detached import run
     from millgate.clock import SystemClock

@@ -10,10 +10,7 @@ import gc
 import os
 import signal
 import socket
-from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
-from enum import StrEnum
 from importlib import metadata
 from logging import getLogger
 from typing import Any, Final
@@ -28,9 +25,9 @@ from millgate.brokers.rabbitmq.lines import Line, Lines, split
 from millgate.brokers.rabbitmq.names import Names
 from millgate.brokers.rabbitmq.proof import Proof
 from millgate.brokers.rabbitmq.records import FORMAT
+from millgate.brokers.rabbitmq.role import Brokerd, Standing, Tell
 from millgate.brokers.rabbitmq.standby import Standby
 from millgate.brokers.rabbitmq.streams import PROBE, Gone, Streams
-from millgate.brokers.rabbitmq.url import Target
 from millgate.brokers.served.desk import Came, Desk
 from millgate.brokers.served.forked import Writer, fork
 from millgate.brokers.served.steady import Steady
@@ -56,29 +53,6 @@ _PROOF: Final = pika.BasicProperties(type="millgate-proof")
 _STALL: Final = 1.0  # seconds that a turn may take before workers were kept from renewing
 
 log = getLogger("millgate.brokers.rabbitmq")
-
-
-@dataclass(frozen=True, slots=True)
-class Brokerd:
-    """How one queue's process is run."""
-
-    target: Target
-    queue: str
-    #: Seconds without a call after which it ends; None: it goes on.
-    idle: float | None = None
-    #: Whether it waits for its turn when another process has the queue, and for a server that is not there.
-    patient: bool = True
-
-
-class Standing(StrEnum):
-    """Where a brokerd stands."""
-
-    AWAY = "away"  # without a connection
-    WAITING = "waiting"  # for its turn: another process has the queue
-    SERVING = "serving"
-
-
-Tell = Callable[[Standing], None]
 
 
 class Taken(Exception):
