@@ -270,9 +270,14 @@ BEGIN
 END $$;
 
 -- Seconds until time alone may make something claimable: a delay or a lease that ends. NULL: it will not.
-CREATE FUNCTION next_1(p_now timestamptz, p_topics int[]) RETURNS float8 LANGUAGE sql AS $$
-  SELECT CASE WHEN x.at IS NOT NULL THEN greatest(0, date_part('epoch', x.at - p_now))::float8 END FROM (SELECT least(
+-- (In plpgsql, as all that is called often: a function in SQL is planned anew at each call, for far more than it costs.)
+CREATE FUNCTION next_1(p_now timestamptz, p_topics int[]) RETURNS float8 LANGUAGE plpgsql AS $$
+DECLARE
+  v_at timestamptz;
+BEGIN
+  v_at := least(
     (SELECT d.due FROM delayed d WHERE p_topics IS NULL OR d.topic = ANY (p_topics) ORDER BY d.due LIMIT 1),
     (SELECT min(l.until) FROM worker w CROSS JOIN upkeep u CROSS JOIN LATERAL (SELECT e.until FROM lease e WHERE e.worker = w.id
-      AND e.until >= u.reaped - interval '2 s' ORDER BY e.worker, e.until LIMIT 1) l)) AS at) x
-$$;
+      AND e.until >= u.reaped - interval '2 s' ORDER BY e.worker, e.until LIMIT 1) l));
+  RETURN CASE WHEN v_at IS NOT NULL THEN greatest(0, date_part('epoch', v_at - p_now)) END;
+END $$;

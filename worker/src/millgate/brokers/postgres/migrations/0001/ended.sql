@@ -1,11 +1,12 @@
--- Whether a message has ended: it is in no place. One statement sees all places at one moment.
-CREATE FUNCTION ended_1(p_seq bigint, p_topic int, p_prio smallint) RETURNS boolean LANGUAGE sql STABLE AS $$
-  SELECT NOT EXISTS (SELECT 1 FROM lease l WHERE l.seq = p_seq)
+-- Whether a message has ended: it is in no place. STABLE: it sees all places as the statement does that asks, at one moment.
+CREATE FUNCTION ended_1(p_seq bigint, p_topic int, p_prio smallint) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN NOT EXISTS (SELECT 1 FROM lease l WHERE l.seq = p_seq)
     AND NOT EXISTS (SELECT 1 FROM ready r WHERE r.lane = (p_topic << 4) | (9 - p_prio) AND r.seq = p_seq)
     AND NOT EXISTS (SELECT 1 FROM delayed d WHERE d.seq = p_seq)
     AND NOT EXISTS (SELECT 1 FROM parked p WHERE p.seq = p_seq)
-    AND NOT EXISTS (SELECT 1 FROM dead d WHERE d.seq = p_seq)
-$$;
+    AND NOT EXISTS (SELECT 1 FROM dead d WHERE d.seq = p_seq);
+END $$;
 
 -- Let those of these ids be free whose messages have ended long enough ago, though nobody has come by to forget them.
 CREATE FUNCTION clear_1(p_ids text[], p_now timestamptz) RETURNS boolean LANGUAGE plpgsql AS $$

@@ -54,12 +54,13 @@ BEGIN
   END IF;
 END $$;
 
-CREATE FUNCTION note_1(p_group text, p_member text, p_well boolean) RETURNS void LANGUAGE sql AS $$
+CREATE FUNCTION note_1(p_group text, p_member text, p_well boolean) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
   WITH o AS (SELECT state FROM watch WHERE id = p_member AND grp = p_group AND member = p_member),
   w AS (UPDATE watch SET state = CASE WHEN p_well AND state <> 2 THEN 1 ELSE 2 END
     WHERE id = p_member AND grp = p_group AND member = p_member)
-  UPDATE grp SET pending = pending - 1 WHERE id = p_group AND EXISTS (SELECT 1 FROM o WHERE state = 0)
-$$;
+  UPDATE grp SET pending = pending - 1 WHERE id = p_group AND EXISTS (SELECT 1 FROM o WHERE state = 0);
+END $$;
 
 -- Publish the callback of a group whose members have all ended, or bury it when a member failed that must not.
 CREATE FUNCTION complete_1(p_group text, p_now timestamptz) RETURNS void LANGUAGE plpgsql AS $$

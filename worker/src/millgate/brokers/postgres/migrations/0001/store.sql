@@ -83,13 +83,14 @@ BEGIN
 END $$;
 
 -- Note message priorities that a topic has not seen before: a claim looks only at those it has.
-CREATE FUNCTION prios_1(p_names text[], p_prios smallint[]) RETURNS void LANGUAGE sql AS $$
+CREATE FUNCTION prios_1(p_names text[], p_prios smallint[]) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
   UPDATE topic t SET prios = t.prios || x.fresh
     FROM (SELECT n.name, array_agg(DISTINCT n.prio) AS fresh
             FROM unnest(p_names, p_prios) n(name, prio) JOIN topic o ON o.name = n.name
            WHERE NOT n.prio = ANY (o.prios) GROUP BY n.name ORDER BY n.name) x
-   WHERE t.name = x.name AND NOT x.fresh <@ t.prios
-$$;
+   WHERE t.name = x.name AND NOT x.fresh <@ t.prios;
+END $$;
 
 -- Refuse the call when the queue holds more than it may. Publishers share a stock of places; the exact count is taken
 -- under the lock when the stock runs out.

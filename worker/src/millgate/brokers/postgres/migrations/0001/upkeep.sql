@@ -116,12 +116,14 @@ END $$;
 
 -- The delayed messages that are due, the key whose slot each needs, and whether it has it already.
 CREATE FUNCTION due_1(p_now timestamptz, p_most int, OUT seq bigint, OUT topic int, OUT gate text, OUT held boolean)
-RETURNS SETOF record LANGUAGE sql AS $$
+RETURNS SETOF record LANGUAGE plpgsql AS $$
+BEGIN
+  RETURN QUERY
   SELECT d.seq, d.topic, CASE WHEN d.adm IS NOT NULL THEN d.adm WHEN t.fifo THEN ''
       WHEN t.adm_lim IS NOT NULL THEN (SELECT m.key FROM msg m WHERE m.seq = d.seq) END, d.adm IS NOT NULL
     FROM (SELECT x.seq, x.topic, x.adm FROM delayed x WHERE x.due <= p_now ORDER BY x.due, x.seq LIMIT p_most) d
-    JOIN topic t ON t.id = d.topic
-$$;
+    JOIN topic t ON t.id = d.topic;
+END $$;
 
 -- End leases whose time is over: a loss each. One too many is handed back to be buried, the others wait again at once, in
 -- their old place.
