@@ -107,6 +107,12 @@ class Queue:
                 return name
         return ""
 
+    def status(self) -> dict[str, Any]:
+        """What the operator says of the broker."""
+        found = self.cluster.get("taskqueue", "counted", self.place)
+        assert found is not None
+        return dict(found["status"]["broker"])
+
     def runs(self) -> Counter[str]:
         """How often the workers' logs say that each task ran."""
         lines: list[str] = []
@@ -169,7 +175,7 @@ def test_brokerd_is_deleted_and_killed_under_load_and_every_task_runs_once(
     print(f"{first} served {before} of {TASKS}; {second} up to {after}; then {third}")
 
 
-def test_a_pool_at_zero_keeps_its_brokerd_and_a_deleted_queue_takes_it_along(
+def test_a_pool_at_zero_keeps_its_brokerd_which_follows_the_secret_and_goes_with_the_queue(
     queue: Queue,
 ) -> None:
     cluster, place = queue.cluster, queue.place
@@ -178,11 +184,20 @@ def test_a_pool_at_zero_keeps_its_brokerd_and_a_deleted_queue_takes_it_along(
         *("patch", "taskqueue", "counted", "-n", place, "--type=merge", "-p", json.dumps(patch))
     )
     eventually(lambda: not queue.installed.pods(place, "counted"), timeout=90, every=0.5)
-    assert len(queue.brokerds()) == 2
-    found = cluster.get("taskqueue", "counted", place)
-    assert found is not None
-    status = found["status"]["broker"]
-    assert status["serverVersion"].startswith("4.")
-    assert status["brokerd"] == queue.server()
+    first = set(queue.brokerds())
+    assert len(first) == 2
+    assert queue.status()["serverVersion"].startswith("4.")
+    eventually(lambda: queue.status()["brokerd"] == queue.server(), timeout=60, every=0.5)
+
+    changed = a_server(place)[-1] | {"stringData": {"uri": f"{uri(place)}?heartbeat=5"}}
+    cluster.apply(changed, namespace=place)
+
+    def replaced() -> bool:
+        now = set(queue.brokerds())
+        return len(now) == 2 and not now & first and queue.server() != ""
+
+    eventually(replaced, timeout=120, every=0.5)
+    eventually(lambda: queue.status()["brokerd"] == queue.server(), timeout=60, every=0.5)
+    queue.installed.wait_for("taskqueue", "counted", place, "BrokerConnected")
     cluster.kubectl("delete", "taskqueue", "counted", "-n", place, "--timeout=30s")
     eventually(lambda: queue.brokerds() == [], timeout=60, every=0.5)
