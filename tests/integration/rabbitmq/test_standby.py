@@ -10,7 +10,7 @@ import pytest
 from pika.exceptions import AMQPError
 
 from millgate.brokers.rabbitmq import journal
-from millgate.brokers.rabbitmq.connection import connect
+from millgate.brokers.rabbitmq.connection import LOST, connect
 from millgate.brokers.rabbitmq.journal import Journal, write_snapshot
 from millgate.brokers.rabbitmq.names import Names
 from millgate.brokers.rabbitmq.records import Entry, Head, Kind
@@ -71,7 +71,7 @@ class Owner:
 
     def rotate(self) -> None:
         """Begin the next journal, its snapshot complete at once."""
-        name = self.journal.rotate()
+        name = self.journal.rotate()  # its stream is there
         size = write_snapshot(
             self.streams, name, self.journal.head.term, self.journal.replica.engine.dump()
         )
@@ -176,7 +176,7 @@ def test_who_had_it_all_in_memory_stores_anew_what_was_deleted_while_it_had_no_c
 
 def cut(streams: Streams, name: str, count: int) -> None:
     """Let a stream have lost all but its first entries."""
-    kept = [entry for entry, _ in streams.read(name, count - 1)]
+    kept = [entry for entry, _ in streams.read(name, count - 1)] if count else []
     streams.delete(name)
     streams.declare(name)
     for entry in kept:
@@ -287,3 +287,57 @@ def test_of_several_heads_of_one_term_the_last_said_counts(connection: Callable[
         streams.append(names.head, Entry(Kind.LAST, 7, number, head.pack()))
     found, _ = newest(streams, names.head, 2)
     assert found.journals == ("j3",)
+
+
+@pytest.mark.parametrize("kept", [0, 1])
+def test_a_snapshot_of_which_a_part_is_missing_is_not_waited_for_while_the_one_before_is_there(
+    connection: Callable[[], Any], kept: int
+) -> None:
+    names = Names(fresh_queue())
+    owner = Owner(connection(), names)
+    for _ in range(2):
+        owner.publish(3)
+        owner.rotate()
+    owner.publish(2)
+    assert owner.journal.head.snapshot is not None
+    cut(owner.streams, owner.journal.head.snapshot, kept)
+    again = Journal(names)
+    again.take_over(Streams(connection()))
+    assert again.replica.engine.dump() == owner.journal.replica.engine.dump()
+
+
+def stored(streams: Streams, names: Names, terms: int) -> set[str]:
+    """The streams of a queue but its head, of so many terms."""
+    made = [(term, number) for term in range(1, terms + 1) for number in range(9)]
+    every = [name(*one) for one in made for name in (names.journal, names.snapshot)]
+    return {name for name in every if streams.present(name)}
+
+
+def test_nothing_is_left_of_what_is_of_no_use(
+    connection: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = Names(fresh_queue())
+    owner = Owner(connection(), names)
+    owner.publish(1)
+    owner.rotate()
+    owner.publish(1)
+    owner.journal.written(owner.journal.rotate(), None)  # its writer failed
+    assert stored(owner.streams, names, 1) == set(owner.journal.head.names)
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, "_delete", lambda *_: None)  # as if it were killed before
+        owner.rotate()
+        owner.journal.rotate()
+    again, streams = Journal(names), Streams(connection())
+    again.take_over(streams)
+    assert again.replica.engine.dump() == owner.journal.replica.engine.dump()
+    assert stored(streams, names, 2) == set(again.head.names)
+
+
+def test_a_snapshot_whose_stream_is_gone_is_not_made_by_its_writer(
+    connection: Callable[[], Any],
+) -> None:
+    streams, name = Streams(connection()), Names(fresh_queue()).snapshot(1, 1)
+    with pytest.raises(Gone):
+        write_snapshot(streams, name, 1, b"state")
+    assert not streams.present(name)
+    assert issubclass(Gone, LOST), "whatever it meets, the connection is made again"

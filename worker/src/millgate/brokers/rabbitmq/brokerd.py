@@ -122,6 +122,8 @@ class Server:
     def _explained(self, error: BaseException) -> MillgateError:
         if isinstance(error, MillgateError):
             return error
+        if isinstance(error, Gone):
+            return BrokerUnavailable(f"the stream {error} is not there any more")
         return refusals.closed(error, self._how.target.endpoint)
 
     def _say_once(self, said: str, text: str) -> str:
@@ -347,10 +349,9 @@ class Server:
             return
         self._writing = None
         size = writer.end()
-        if size is not None:
-            self._journal.written(name, size)
-        else:
+        if size is None:
             log.warning("the snapshot %s was not written; the journals go on", name)
+        self._journal.written(name, size)
 
 
 def serve(how: Brokerd, tell: Tell, clock: Clock) -> None:

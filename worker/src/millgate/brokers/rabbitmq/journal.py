@@ -2,7 +2,7 @@
 answered, and read back by whoever takes the queue over.
 
 A journal that has outgrown the snapshot is followed by another: that one is opened at once, its snapshot written at
-leisure, and what came before is removed only when that is complete. The head stream says which are in force.
+leisure, and what came before it is kept until the next one is complete. The head stream says which are in force.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Journal:
 
     def _go_on(self, found: Head) -> None:
         self._sweep(found)
-        self._say(replace(found, term=found.term + 1, last=0))
+        self._say(replace(found, term=found.term + 1, last=0, left=()))
         try:
             self._read(found.term)
         except Gone as gone:
@@ -88,7 +88,7 @@ class Journal:
         with suppress(Gone):
             replica.advance(self._streams, self._mark(head.journals[-1]))
         self._restore()
-        self._delete(found)
+        self._delete(found.names)
 
     def _read(self, term: int) -> None:
         """Read what is missing; the last owner's term was that."""
@@ -159,19 +159,25 @@ class Journal:
         """Begin the next journal; answer the name of the snapshot that it needs."""
         self._threshold += self._smallest
         self._begin()
-        self._awaited = self._names.snapshot(self.head.term, self.head.last)
-        return self._awaited
-
-    def written(self, name: str, size: int) -> None:
-        """A snapshot is complete and has that many bytes: remove what came before, if it is the one that the last
-        rotation needs."""
-        if name != self._awaited:
-            return
         assert self._streams is not None
-        old, self._awaited = self.head, ""
+        name = self._awaited = self._names.snapshot(self.head.term, self.head.last)
+        self._streams.declare(name)  # not by its writer, which may outlive this process
+        return name
+
+    def written(self, name: str, size: int | None) -> None:
+        """A snapshot is complete and has that many bytes (None: it was not written): put it in force, if it is the one
+        that the last rotation needs, and remove what came before what it replaces."""
+        assert self._streams is not None
+        wanted, self._awaited = name == self._awaited and size is not None, ""
+        if size is None or not wanted:
+            self._streams.delete(name)
+            return
+        old = self.head
+        spare = (old.snapshot, *old.journals[:-1])
+        left = tuple(name for name in old.spare if name)
         self._threshold = max(self._smallest, size)
-        self._say(replace(old, snapshot=name, journals=old.journals[-1:]))
-        self._delete(replace(old, journals=old.journals[:-1]))
+        self._say(replace(old, snapshot=name, journals=old.journals[-1:], spare=spare, left=left))
+        self._delete(left)
 
     def _restore(self) -> None:
         """Store the whole engine anew: somebody deleted what was stored."""
@@ -180,11 +186,12 @@ class Journal:
         self._streams.declare(self._names.head, only_newest=True)
         term, number, data = self.head.term, self.head.last + 1, self.replica.engine.dump()
         snapshot = self._names.snapshot(term, number)
+        self._streams.declare(snapshot)
         write_snapshot(self._streams, snapshot, term, data)
-        old, (journal, mark) = self.head, self._open(number)
-        self._enter(Head(term, snapshot, (journal,), number), mark)
+        left, (journal, mark) = self.head.names, self._open(number)
+        self._enter(Head(term, snapshot, (journal,), number, left=left), mark)
         self._threshold, self._awaited = max(self._smallest, len(data)), ""
-        self._delete(old)
+        self._delete(left)
 
     def _begin(self) -> None:
         number = self.head.last + 1
@@ -204,21 +211,17 @@ class Journal:
         self.replica.enter(head.journals[-1], Reader(mark.term, mark.number))
         self._size = 0
 
-    def _delete(self, head: Head) -> None:
+    def _delete(self, names: Sequence[str]) -> None:
         assert self._streams is not None
-        for name in (head.snapshot, *head.journals):
-            if name is not None:
-                self._streams.delete(name)
+        for name in names:
+            self._streams.delete(name)
 
     def _sweep(self, found: Head) -> None:
-        """Remove what a brokerd that was ended in between had made and no head names."""
-        assert self._streams is not None
+        """Remove what a brokerd that was ended in between had made and no head names, or had not removed."""
         next_ = found.last + 1
         left = [self._names.journal(found.term, next_), self._names.snapshot(found.term, next_)]
         left.append(self._names.snapshot(found.term, found.last))
-        for name in left:
-            if name != found.snapshot:
-                self._streams.delete(name)
+        self._delete([name for name in (*left, *found.left) if name not in found.names])
 
     def _mark(self, name: str) -> Entry:
         mark = Entry(Kind.MARK, self.head.term, self._number + 1)
@@ -244,8 +247,7 @@ class Journal:
 
 
 def write_snapshot(streams: Streams, name: str, term: int, data: bytes) -> int:
-    """Store a whole state in a stream of its own; its size. It counts once a head names it."""
-    streams.declare(name)
+    """Store a whole state in a stream of its own, which was declared; its size. It counts once a head names it."""
     streams.append(name, Entry(Kind.MARK, term, 0))
     for entry in records.parts(data, term, 1):
         streams.append(name, entry)

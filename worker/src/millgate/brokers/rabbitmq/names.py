@@ -2,7 +2,7 @@
 
 `millgate.QUEUE.calls` is where calls go; whoever has it (exclusively) is the queue's brokerd. `millgate.QUEUE.head`
 is a stream that says which journal and snapshot are in force, `…journal.TERM.NUMBER` and `…snapshot.TERM.NUMBER` are
-those. Nothing is named after a topic, a key or a task: a queue has five objects at most, whatever is in it.
+those. Nothing is named after a topic, a key or a task: a queue has some eight objects at most, whatever is in it.
 """
 
 from __future__ import annotations

@@ -116,6 +116,15 @@ class Head:
     snapshot: str | None = None
     journals: tuple[str, ...] = ()
     last: int = 0  # the number that this term has used last in a name
+    #: The snapshot and the journals before them, from which the same state comes: they go with the next snapshot only,
+    #: since a server that loses its power may have deleted what it was told to, and not have stored what it confirmed.
+    spare: tuple[str | None, ...] = ()
+    left: tuple[str, ...] = ()  # streams that are of no use any more
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The streams that are of use."""
+        return tuple(name for name in (self.snapshot, *self.journals, *self.spare) if name)
 
     @property
     def age(self) -> tuple[int, int]:
@@ -124,13 +133,15 @@ class Head:
 
     def pack(self) -> bytes:
         """As bytes."""
-        return frames.pack([self.term, self.snapshot, self.journals, self.last])
+        return frames.pack(
+            [self.term, self.snapshot, self.journals, self.last, self.spare, self.left]
+        )
 
 
 def head(data: bytes) -> Head:
     """What `Head.pack` wrote. Raises NotDecodable."""
     value: Any = frames.unpack(data)
-    if not isinstance(value, list) or len(value) != 4:
+    if not isinstance(value, list) or len(value) != 6:
         raise NotDecodable("not the head of a Millgate queue")
-    term, snapshot, journals, last = value
-    return Head(term, snapshot, tuple(journals), last)
+    term, snapshot, journals, last, spare, left = value
+    return Head(term, snapshot, tuple(journals), last, tuple(spare), tuple(left))

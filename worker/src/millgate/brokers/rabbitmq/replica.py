@@ -39,13 +39,14 @@ class Replica:
 
         Raises Gone and the driver's errors: what was read by then is kept, and the next call goes on from there.
         """
-        if self.journal not in head.journals:
-            self._begin(streams, head)
+        journals = head.journals
+        if self.journal not in journals:
+            journals = self._begin(streams, head)
         self.head = head
-        self.whole = self.whole and self.journal == head.journals[-1]
-        done = head.journals.index(self.journal) if self.journal is not None else 0
+        self.whole = self.whole and self.journal == journals[-1]
+        done = journals.index(self.journal) if self.journal is not None else 0
         count = 0
-        for name in head.journals[done:]:
+        for name in journals[done:]:
             if name != self.journal:
                 self.enter(name, Reader())
             count += self.advance(streams, mark(name))
@@ -89,17 +90,29 @@ class Replica:
         """Read all anew the next time."""
         self.whole, self.journal, self._snapshot = False, None, None
 
-    def _begin(self, streams: Streams, head: Head) -> None:
+    def _begin(self, streams: Streams, head: Head) -> tuple[str, ...]:
+        """Begin with a snapshot; the journals that come after it."""
         fresh = self.journal is None and self._snapshot is not None
         if fresh and self._snapshot == head.snapshot:
-            return  # the connection was lost since, and the engine has all of it
+            return head.journals  # the connection was lost since, and the engine has all of it
         self.forget()
         self.engine, self.loaded = Engine(), 0
-        if head.snapshot is not None:
-            log.info("reading %s", head.snapshot)
-            data = _snapshot(streams, head.snapshot)
+        try:
+            self._take_snapshot(streams, head.snapshot)
+        except Gone:
+            if not head.spare:
+                raise
+            log.warning("%s is not complete; reading what came before it", head.snapshot)
+            self._take_snapshot(streams, head.spare[0])
+            return (*(name for name in head.spare[1:] if name), *head.journals)
+        return head.journals
+
+    def _take_snapshot(self, streams: Streams, name: str | None) -> None:
+        if name is not None:
+            log.info("reading %s", name)
+            data = _snapshot(streams, name)
             self.engine.load(data)
-            self.loaded, self._snapshot = len(data), head.snapshot
+            self.loaded, self._snapshot = len(data), name
 
 
 def newest(streams: Streams, name: str, until: Entry | int) -> tuple[Head, int]:
@@ -127,8 +140,9 @@ def nobodys_mark(streams: Streams, name: str) -> Entry:
 
 
 def _snapshot(streams: Streams, name: str) -> bytes:
+    """The state in a snapshot. Raises Gone when a part of it is not there."""
     reader = Reader()
-    for entry, _ in streams.read(name, None, ahead=_AHEAD):
+    for entry, _ in streams.read(name, nobodys_mark(streams, name), ahead=_AHEAD):
         data = reader.take(entry)
         if data is not None:
             return data

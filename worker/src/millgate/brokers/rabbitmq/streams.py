@@ -25,8 +25,8 @@ PROBE: Final = "millgate-probe"
 _PROBE: Final = pika.BasicProperties(type=PROBE, expiration="1000")
 
 
-class Gone(Exception):
-    """The stream is not there (any more)."""
+class Gone(exceptions.AMQPError):  # type: ignore[misc]
+    """The stream is not there (any more). Where nobody can tell what to do about it, connecting anew does."""
 
 
 class Silent(exceptions.AMQPConnectionError):  # type: ignore[misc]
