@@ -113,6 +113,9 @@ def test_what_somebody_else_puts_into_the_inbox_is_passed_over(
         pika.BasicProperties(**good, reply_to=forged),
         pika.BasicProperties(**{**good, "app_id": "x" * 200}, reply_to=forged),
         pika.BasicProperties(type="millgate-proof"),
+        pika.BasicProperties(**good, reply_to=b"\xff\xfe"),
+        pika.BasicProperties(**{**good, "app_id": b"\xff"}, reply_to=forged),
+        pika.BasicProperties(**{**good, "correlation_id": b"\xff"}, reply_to=forged),
     ]
     calls = [b"\x94\x01\x01\xa5stats\x90", b"\x94\x01\x01\x91\x01\x90", b"\x94\xc0\xc0\xc0\xc0"]
     with raw(servers.rabbitmq().url) as channel:

@@ -20,42 +20,51 @@ PROTOCOL: Final = "millgate-1"
 REPLY_TO: Final = "amq.rabbitmq.reply-to"
 #: Bytes of a payload in one message; servers take 16 MiB at least.
 LARGEST: Final = 4 * 2**20
-_MORE: Final = b"\x01"
-_LAST: Final = b"\x00"
+_MORE: Final = 1  # in a body's first byte: another part follows
+_CONTINUES: Final = 2  # in a body's first byte: another part came before
 _LONGEST: Final = 64  # characters of a client's id
 _SILENT: Final = 120.0  # seconds after which a line that nothing comes by is forgotten
+_UNFINISHED: Final = (
+    4 * CALL_BOUND
+)  # bytes kept of calls that are not complete, of all lines together
 
 
 def split(payload: bytes) -> Iterator[bytes]:
     """The bodies of the messages that carry a payload, in order."""
     last = max(0, (len(payload) - 1) // LARGEST)
-    for number in range(last):
-        yield _MORE + payload[number * LARGEST : (number + 1) * LARGEST]
-    yield _LAST + payload[last * LARGEST :]
+    for number in range(last + 1):
+        flags = (_MORE if number < last else 0) | (_CONTINUES if number else 0)
+        yield bytes([flags]) + payload[number * LARGEST : (number + 1) * LARGEST]
 
 
 class Joiner:
     """Puts a payload together again. It never keeps more than its bound."""
 
-    __slots__ = ("_bound", "_parts", "_size")
+    __slots__ = ("_bound", "_parts", "size")
 
     def __init__(self, bound: int) -> None:
         self._bound = bound
         self._parts: list[bytes] = []
-        self._size = 0
+        self.size = 0  # bytes kept
 
     def feed(self, body: bytes) -> bytes | None:
-        """A payload, when this body is its last part. Raises FrameTooLarge, and begins anew."""
-        self._parts.append(body[1:])
-        self._size += len(body) - 1
-        if self._size > self._bound:
-            self._parts, self._size = [], 0
+        """A payload, when this body is its last part. Raises NotDecodable for a part without those before it,
+        FrameTooLarge; then it has nothing."""
+        flags = body[0] if body else _CONTINUES
+        parts, size = self._parts, self.size
+        self._parts, self.size = [], 0
+        if not flags & _CONTINUES:
+            parts, size = [], 0
+        elif not parts or not body:
+            raise NotDecodable("a part of a call whose beginning is not there")
+        parts.append(body[1:])
+        size += len(body) - 1
+        if size > self._bound:
             raise FrameTooLarge(f"more than {self._bound} bytes in one payload")
-        if body[:1] != _LAST:
-            return None
-        payload = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
-        self._parts, self._size = [], 0
-        return payload
+        if not flags & _MORE:
+            return parts[0] if len(parts) == 1 else b"".join(parts)
+        self._parts, self.size = parts, size
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,15 +90,25 @@ class Lines:
         if properties.type != PROTOCOL:
             raise NotDecodable(f"it is of type {properties.type!r}, not {PROTOCOL}")
         client = properties.app_id or ""
-        if not line.reply_to.startswith(REPLY_TO) or not 0 < len(client) <= _LONGEST:
+        # The driver leaves as bytes what is no UTF-8.
+        if not all(isinstance(part, str) for part in (client, line.reply_to, line.number)) or not (
+            line.reply_to.startswith(REPLY_TO) and 0 < len(client) <= _LONGEST
+        ):
             raise NotDecodable("it does not say who calls, or where the answer goes")
         self._heard.pop(line, None)
         self._heard[line] = now
         payload = self._joiners.setdefault(line, Joiner(CALL_BOUND)).feed(body)
         if payload is None:
+            self._bound_unfinished()
             return None
         del self._joiners[line]
         return Caller(client, self._queue), payload
+
+    def _bound_unfinished(self) -> None:
+        """Let go of the calls that were begun first: they are sent again, if anybody waits."""
+        size = sum(joiner.size for joiner in self._joiners.values())
+        while size > _UNFINISHED:
+            size -= self._joiners.pop(next(iter(self._joiners))).size
 
     def silent(self, now: float) -> list[Line]:
         """The lines to forget; they are forgotten."""

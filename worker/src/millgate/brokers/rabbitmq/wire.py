@@ -22,10 +22,10 @@ from pika import exceptions
 from millgate.brokers.rabbitmq import refusals
 from millgate.brokers.rabbitmq.connection import in_one_write
 from millgate.brokers.rabbitmq.lines import PROTOCOL, REPLY_TO, Joiner, split
-from millgate.brokers.served.frames import ANSWER_BOUND, FrameTooLarge
+from millgate.brokers.served.frames import ANSWER_BOUND
 from millgate.brokers.served.link import Hangup
 from millgate.clock import Clock
-from millgate.errors import BrokerTimeout, BrokerUnavailable, MillgateError
+from millgate.errors import BrokerTimeout, BrokerUnavailable, MillgateError, NotDecodable
 
 _GRACE: Final = 2.0  # seconds for the driver to say that it was too slow
 _HOLD: Final = 1.0  # seconds that a call waits at once for a server that takes nothing
@@ -250,7 +250,7 @@ class Line:
                     raise what
                 try:
                     payload = self._joiner.feed(what)
-                except FrameTooLarge as error:
+                except NotDecodable as error:
                     raise Hangup(str(error)) from error
                 if payload is not None:
                     return payload
