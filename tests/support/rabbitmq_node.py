@@ -38,7 +38,8 @@ class Installed:
 
 
 class RabbitMQ:
-    """One node. `config` is lines of rabbitmq.conf; `cluster` another node whose epmd and cookie it shares."""
+    """One node. `config` is lines of rabbitmq.conf, `erlang` more arguments of its virtual machine; `cluster` is
+    another node whose epmd and cookie it shares."""
 
     def __init__(
         self,
@@ -46,7 +47,7 @@ class RabbitMQ:
         *,
         programs: Programs | None = None,
         cluster: RabbitMQ | None = None,
-        **environment: str,
+        erlang: str = "",
     ) -> None:
         self._programs = programs or Installed()
         self._account = user_for("rabbitmq")
@@ -63,7 +64,7 @@ class RabbitMQ:
             self._epmd_port = cluster._epmd_port
             self._copy_cookie(cluster)
         self.configure(config)
-        self.environment = self._environment() | environment
+        self.environment = self._environment(erlang)
         try:
             self.start()
         except BaseException:
@@ -161,7 +162,7 @@ class RabbitMQ:
             self._epmd.stop()
         self._folder.remove()
 
-    def _environment(self) -> dict[str, str]:
+    def _environment(self, erlang: str) -> dict[str, str]:
         home = str(self.home)
         return {
             "HOME": home,
@@ -176,7 +177,7 @@ class RabbitMQ:
             "RABBITMQ_CONFIG_FILE": f"{home}/rabbitmq",
             "RABBITMQ_ENABLED_PLUGINS_FILE": f"{home}/plugins",
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-noinput -start_epmd false "
-            "-kernel inet_dist_use_interface {127,0,0,1}",
+            f"-kernel inet_dist_use_interface {{127,0,0,1}} {erlang}",
             "ERL_EPMD_ADDRESS": "127.0.0.1",
             "ERL_EPMD_PORT": str(self._epmd_port),
         }
@@ -196,12 +197,14 @@ class RabbitMQ:
         self._folder.own(cookie)
 
 
-def cluster(count: int, config: str = "", programs: Programs | None = None) -> Sequence[RabbitMQ]:
+def cluster(
+    count: int, config: str = "", *, programs: Programs | None = None, erlang: str = ""
+) -> Sequence[RabbitMQ]:
     """That many nodes that know each other, the first of them first."""
-    nodes = [RabbitMQ(config, programs=programs)]
+    nodes = [RabbitMQ(config, programs=programs, erlang=erlang)]
     try:
         for _ in range(count - 1):
-            nodes.append(RabbitMQ(config, programs=programs, cluster=nodes[0]))
+            nodes.append(RabbitMQ(config, programs=programs, cluster=nodes[0], erlang=erlang))
             nodes[-1].joined(nodes[0])
     except BaseException:
         for node in nodes:

@@ -18,6 +18,8 @@ from support.servers import RabbitMQ
 Open = Callable[..., RabbitBroker]
 Serve = Callable[..., Brokerd]
 Load = Callable[..., Ledger]
+#: Seconds after which a server closes the channel of whoever keeps a message without a word; looked at once a minute.
+CONSUMER_TIMEOUT = 10
 
 
 @pytest.fixture
@@ -89,7 +91,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.fixture(scope="session")
 def harmed(request: pytest.FixtureRequest) -> Iterator[RabbitMQ]:
     """A server that tests may stop, kill, freeze and fill; each leaves it running as it was."""
-    server = RabbitMQ(programs=Debian13() if request.param == "debian13" else None)
+    programs = Debian13() if request.param == "debian13" else None
+    server = RabbitMQ(f"consumer_timeout = {CONSUMER_TIMEOUT * 1000}", programs=programs)
     yield server
     server.close()
 

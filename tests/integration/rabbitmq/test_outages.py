@@ -168,6 +168,25 @@ def test_a_brokerd_ends_on_request_while_an_alarm_lasts_and_another_begins(
     assert broker.states([message.id])[0].state is State.WAITING
 
 
+def test_a_task_of_a_minute_outlasts_a_consumer_timeout_of_ten_seconds(
+    harmed: RabbitMQ, queue: str, serve: Serve, open_one: Open
+) -> None:
+    brokerd = serve(at(harmed))
+    serve(at(harmed))  # reads along
+    broker = open_one(queue, at(harmed))
+    broker.configure([a_topic(lease=10.0)])
+    broker.publish([message := a_message()])
+    hand = Hand(broker)
+    claim = hand.one()
+    for _ in range(22):
+        time.sleep(3.0)
+        hand.beat(claim)
+    hand.ack(claim)
+    assert broker.states([message.id])[0].state is State.SUCCEEDED
+    assert "lost" not in brokerd.said()
+    assert harmed.ctl("environment").find("{consumer_timeout,10000}") > 0
+
+
 def test_a_server_that_stands_still_is_waited_for(
     harmed: RabbitMQ, queue: str, serve: Serve, open_one: Open
 ) -> None:

@@ -1,0 +1,114 @@
+"""Three nodes of one cluster: one that dies or is cut off from the others costs a pause and nothing else."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+import pytest
+
+from millgate.brokers.rabbitmq.broker import RabbitBroker
+from support import rabbitmq_node
+from support.builders import a_topic
+from support.debian13 import Debian13
+from support.ledger import Ledger
+from support.rabbitmq import Brokerd
+from support.servers import RabbitMQ
+from support.wait import eventually
+
+Open = Callable[..., RabbitBroker]
+Serve = Callable[..., Brokerd]
+Load = Callable[..., Ledger]
+pytestmark = pytest.mark.xdist_group("rabbitmq-cluster")  # one for all of them
+
+
+@pytest.fixture(scope="module")
+def nodes() -> Iterator[Sequence[RabbitMQ]]:
+    """Of the newer version, which is the one that starts in seconds; partitions end the smaller side's service."""
+    made = rabbitmq_node.cluster(
+        3,
+        "cluster_partition_handling = pause_minority",
+        programs=Debian13(),
+        erlang="-kernel net_ticktime 8",  # seconds after which a silent node counts as gone
+    )
+    yield made
+    for node in reversed(made):
+        node.close()
+
+
+@pytest.fixture
+def url(nodes: Sequence[RabbitMQ]) -> str:
+    """All nodes."""
+    places = ",".join(f"127.0.0.1:{node.port}" for node in nodes)
+    return f"amqp://guest:guest@{places}/%2F?heartbeat=2&brokerd=never"
+
+
+def node_of(nodes: Sequence[RabbitMQ], queue: str) -> RabbitMQ:
+    """The node that the queue's brokerd is connected to."""
+
+    def found() -> RabbitMQ | None:
+        for node in nodes:
+            listed = node.ctl("list_queues", "--local", "name", check=False).split()
+            if f"millgate.{queue}.calls" in listed:
+                return node
+        return None
+
+    return eventually(found, timeout=30)  # type: ignore[return-value]
+
+
+def test_streams_are_on_every_node(
+    nodes: Sequence[RabbitMQ], queue: str, serve: Serve, open_one: Open, url: str
+) -> None:
+    serve(url)
+    open_one(queue, url, 20.0).setup()
+
+    def members() -> bool:
+        lines = nodes[0].ctl("list_queues", "name", "members").splitlines()
+        mine = [line for line in lines if f".{queue}.head" in line or f".{queue}.journal" in line]
+        return len(mine) == 2 and all(line.count("millgate") == 4 for line in mine)
+
+    eventually(members, timeout=20)
+
+
+def test_a_node_that_dies_under_load_costs_nothing(
+    nodes: Sequence[RabbitMQ], queue: str, serve: Serve, open_one: Open, load: Load, url: str
+) -> None:
+    serve(url)
+    serve(url)
+    open_one(queue, url, 20.0).configure([a_topic(lease=20.0)])
+    ledger = load(url, 20.0)
+    for _ in range(2):
+        time.sleep(1.0)
+        node = node_of(nodes, queue)
+        node.stop()
+        time.sleep(4.0)
+        node.start()
+    time.sleep(1.0)
+    ledger.finish(90)
+    assert len(ledger.accepted) > 100
+    assert ledger.twice == []
+    assert ledger.gap < 30
+
+
+def test_a_node_that_is_cut_off_from_the_others_serves_nobody_until_it_is_back(
+    nodes: Sequence[RabbitMQ], queue: str, serve: Serve, open_one: Open, load: Load, url: str
+) -> None:
+    serve(url)
+    serve(url)
+    open_one(queue, url, 20.0).configure([a_topic(lease=25.0)])
+    ledger = load(url, 20.0)
+    time.sleep(1.0)
+    alone = node_of(nodes, queue)
+    others = [node for node in nodes if node is not alone]
+    alone.freeze()  # for longer than the others wait for it
+    try:
+        eventually(lambda: node_of(others, queue), timeout=60)
+        runs = len(ledger.runs)
+        eventually(lambda: len(ledger.runs) > runs + 20, timeout=60)
+    finally:
+        alone.thaw()
+    eventually(lambda: alone.name in others[0].ctl("cluster_status", check=False), timeout=60)
+    time.sleep(3.0)
+    ledger.finish(120)
+    assert ledger.twice == []
+    assert set(ledger.runs.values()) == {1}
