@@ -112,6 +112,7 @@ class Server:
                 if not self._how.patient and not self._began_serving:
                     raise problem from error
                 said = self._say_once(said, str(problem))
+            self._end_if_idle()  # also when it is the server that nobody has any more
             if not self._stopping:
                 self._clock.sleep(_PAUSE)
 
@@ -232,9 +233,7 @@ class Server:
             self._turn()
             self._look_after_streams()
             self._consider_snapshot()
-            if self._idle():
-                log.info("nobody has called for %g s", self._how.idle)
-                self._stopping = True
+            self._end_if_idle()
 
     def _turn(self) -> None:
         came, self._calls = self._calls, []
@@ -285,9 +284,11 @@ class Server:
             wait = min(wait, self._how.idle)
         return wait
 
-    def _idle(self) -> bool:
+    def _end_if_idle(self) -> None:
         idle = self._how.idle
-        return idle is not None and self._clock.monotonic() >= self._heard + idle
+        if idle is not None and self._clock.monotonic() >= self._heard + idle:
+            log.info("nobody has called for %g s", idle)
+            self._stopping = True
 
     # --- calls and answers -----------------------------------------------------------------------
 
