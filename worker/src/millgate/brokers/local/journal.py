@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from millgate.brokers.local import snapshot
-from millgate.brokers.local.lockfile import lock
+from millgate.brokers.served.lockfile import lock
 from millgate.clock import Clock
 from millgate.errors import BrokerRefused, BrokerUnavailable
 

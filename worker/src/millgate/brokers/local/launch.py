@@ -17,11 +17,11 @@ from typing import Any, Final
 
 from millgate.brokers.local.address import Address
 from millgate.brokers.local.link import Absent, connect
-from millgate.brokers.local.lockfile import lock
 from millgate.brokers.served.caller import Caller
 from millgate.brokers.served.detached import Detached
 from millgate.brokers.served.folders import private_folder
 from millgate.brokers.served.link import Hangup
+from millgate.brokers.served.lockfile import lock
 from millgate.clock import Clock
 from millgate.errors import BrokerRefused, BrokerTimeout, BrokerUnavailable, ForeignPeer
 

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Final
 
 from millgate.brokers.local.address import Place
-from millgate.brokers.local.lockfile import lock
+from millgate.brokers.served.lockfile import lock
 from millgate.clock import Clock
 from millgate.errors import BrokerRefused
 

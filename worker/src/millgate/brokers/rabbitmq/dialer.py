@@ -15,7 +15,7 @@ from millgate.brokers.served.caller import Caller
 from millgate.clock import Clock
 from millgate.errors import BrokerTimeout, BrokerUnavailable, VersionUnsupported
 
-_CONNECT: Final = 5.0  # seconds for one attempt to connect
+_CONNECT: Final = 4.0  # seconds for one attempt to connect
 _DOUBT: Final = 0.3  # seconds for a server to show that a connection still carries something
 
 
@@ -93,11 +93,15 @@ class Dialer:
         from millgate.brokers.rabbitmq import launch  # with subprocess: not what a producer needs
 
         before = self._starts
-        with self._starting:
+        if not self._starting.acquire(timeout=max(0.0, end - self._clock.monotonic())):
+            raise BrokerTimeout(f"{absent}; another thread is starting it") from absent
+        try:
             if self._starts == before:  # no other thread has done it meanwhile
                 end = max(end, self._clock.monotonic() + self._start)
                 launch.start(self._target, self._queue, self._clock, end)
                 self._starts += 1
+        finally:
+            self._starting.release()
         raise Started from absent
 
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import logging
+import os
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Final
 
 from millgate.brokers.rabbitmq.url import Target
 from millgate.brokers.served.detached import Detached
 from millgate.brokers.served.folders import private_folder, runtime_folder
+from millgate.brokers.served.lockfile import lock
 from millgate.clock import Clock
-from millgate.errors import BrokerRefused
+from millgate.errors import BrokerRefused, BrokerTimeout
 from millgate.settings import environment
 
 #: Environment variable that hands the URL on: a command line would show its password to every user of the machine.
@@ -25,20 +28,40 @@ log = logging.getLogger("millgate.brokers.rabbitmq")
 def start(target: Target, queue: str, clock: Clock, end: float) -> None:
     """Have a brokerd serve the queue, this machine's or another's; it lives on while anybody calls it.
 
-    Raises BrokerTimeout, and what keeps it from coming up.
+    While another process of this user starts one, that is waited for instead. Raises BrokerTimeout, and what keeps
+    it from coming up.
     """
-    log.info("nobody serves queue %s at %s: starting a brokerd", queue, target.endpoint)
-    with _log_file(queue) as output:
-        program = Detached(
-            "millgate.brokers.rabbitmq", ["--queue", queue, "--idle", str(IDLE)], output
-        )
-        program.start(clock, end, {**environment(), URL: target.url})
-
-
-def _log_file(queue: str) -> IO[bytes]:
     folder = runtime_folder(environment())
     private_folder(folder)
-    path = Path(folder) / f"rabbitmq-{queue}.log"
+    handle = _alone(folder / f"rabbitmq-{queue}.start", clock, end)
+    if handle is None:
+        return
+    try:
+        log.info("nobody serves queue %s at %s: starting a brokerd", queue, target.endpoint)
+        with _log_file(folder / f"rabbitmq-{queue}.log") as output:
+            program = Detached(
+                "millgate.brokers.rabbitmq", ["--queue", queue, "--idle", str(IDLE)], output
+            )
+            program.start(clock, end, {**environment(), URL: target.url})
+    finally:
+        os.close(handle)
+
+
+def _alone(path: Path, clock: Clock, end: float) -> int | None:
+    """The handle of the lock that whoever starts one has; None: another had it, and has come to an end with it."""
+    slow = "another process takes too long to start a brokerd"
+    try:
+        with suppress(BrokerRefused):
+            return lock(path, clock, 0.0, slow)
+        os.close(lock(path, clock, end - clock.monotonic(), slow))
+    except BrokerRefused as error:
+        raise BrokerTimeout(f"{slow}: {path}") from error
+    except OSError as error:
+        raise BrokerRefused(f"cannot start a brokerd: {path}: {error.strerror}") from error
+    return None
+
+
+def _log_file(path: Path) -> IO[bytes]:
     try:
         long = path.exists() and path.stat().st_size > _LOG_BOUND
         return path.open("wb" if long else "ab")
