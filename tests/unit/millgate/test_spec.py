@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from millgate.cron import Misfire, Schedule
 from millgate.errors import InvalidInput, NotDecodable
-from millgate.message import Options, check
+from millgate.message import Options
 from millgate.queues import TopicPolicy
 from millgate.retry import Backoff, BackoffType, Jitter, RetryPolicy
+from millgate.rules import check
 from millgate.spec import TaskSettings, TaskSpec, TaskWire, backoff_of
 
 

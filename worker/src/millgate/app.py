@@ -14,8 +14,9 @@ from millgate.clock import Clock, SystemClock
 from millgate.errors import InvalidInput, InvalidSettings, UnsupportedByBroker
 from millgate.ids import new_id
 from millgate.inject import Scope, dependencies, is_async
-from millgate.message import DEFAULT_TOPIC, Message, check
+from millgate.message import DEFAULT_TOPIC, Message
 from millgate.result import Result, Source
+from millgate.rules import check
 from millgate.spec import TaskSettings, TaskSpec
 from millgate.task import Task
 

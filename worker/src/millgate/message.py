@@ -8,16 +8,14 @@ of bytes that no broker looks into.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from operator import attrgetter
 from typing import Any, Final
 
 import msgpack
 
-from millgate.errors import InvalidMessage, NotDecodable
+from millgate.errors import NotDecodable
 from millgate.frozen import quick
-from millgate.ids import TASK_ID
 
 TOPIC_NAME: Final = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}\Z")
 DEFAULT_TOPIC: Final = "default"
@@ -211,68 +209,6 @@ def claimed_message(  # noqa: PLR0913, PLR0917 -- the fields of a claim that say
     )
 
 
-def check(message: Message) -> None:
-    """Raise InvalidMessage for what no broker may store. Brokers call it before the first write."""
-    if not TASK_ID.match(message.id):
-        raise InvalidMessage(
-            f"task id {message.id!r}: use 1 to 128 letters, digits, '.', '_', ':', '/' or '-', a letter or digit first"
-        )
-    if not TOPIC_NAME.match(message.topic):
-        raise InvalidMessage(
-            f"topic {message.topic!r}: use 1 to 128 letters, digits, '.', '_', ':' or '-', a letter or digit first"
-        )
-    if message.priority not in PRIORITIES:
-        raise InvalidMessage(f"priority {message.priority}: use 0 to 9; 9 runs first")
-    _check_texts(message)
-    _check_times(message)
-
-
-def check_whole(message: Message) -> None:
-    """Check a message and the steps that follow it. Raises InvalidMessage."""
-    check(message)
-    for step in message.chain:
-        check(step)
-
-
-def check_group(group: Group, messages: Sequence[Message]) -> None:
-    """Raise InvalidMessage when a member is neither a message of this call nor a step of one's chain."""
-    check_whole(group.callback)
-    known = {step.id for message in messages for step in (message, *message.chain)}
-    for member in group.members:
-        if member not in known:
-            raise InvalidMessage(
-                f"group {group.id!r}: member {member!r} is not among the messages of this call; publish them together"
-            )
-
-
-def _check_texts(message: Message) -> None:
-    if message.key is None and message.unique is None:
-        return
-    for name in ("key", "unique"):
-        value = getattr(message, name)
-        if value is not None and not 0 < len(value.encode("utf-8", "surrogatepass")) <= MAX_KEY:
-            raise InvalidMessage(f"{name} must have 1 to {MAX_KEY} bytes")
-        if value is not None and ("\x00" in value or _lone_surrogate(value)):
-            raise InvalidMessage(
-                f"{name} {value!r}: NUL and lone surrogates cannot be stored; leave them out"
-            )
-
-
-def _check_times(message: Message) -> None:
-    times = _TIMES(message)
-    if times == _NO_TIMES:
-        return
-    if message.delay is not None and message.at is not None:
-        raise InvalidMessage("delay and at exclude each other; set one")
-    for name, value in zip(_TIME_NAMES, times, strict=True):
-        if value is not None and not -1e12 < value < 1e12:  # also refuses NaN and infinities
-            raise InvalidMessage(f"{name} is {value!r}; give finite seconds")
-
-
-def _lone_surrogate(text: str) -> bool:
-    return any("\ud800" <= character <= "\udfff" for character in text)
-
-
 def _record(message: Message) -> list[Any]:
     options = message.options
     return [
@@ -287,11 +223,6 @@ def _record(message: Message) -> list[Any]:
         list(message.gather) or None,
         [_whole(step) for step in message.chain] or None,
     ]
-
-
-_TIME_NAMES: Final = ("delay", "at", "expires_in", "expires_at", "unique_for", "result_ttl")
-_TIMES: Final = attrgetter(*_TIME_NAMES)
-_NO_TIMES: Final = (None,) * 6
 
 
 _WHOLE: Final = (

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from millgate.message import Group, Message, Receipt, check, pack
+from millgate.message import Group, Message, Receipt, pack
+from millgate.rules import check
 from millgate.runtime.link import Link
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ import pytest
 from millgate.brokers.base import MAX_BATCH
 from millgate.brokers.postgres import drafts
 from millgate.errors import InvalidInput, InvalidMessage
-from millgate.message import Group, check_group
+from millgate.message import Group
+from millgate.rules import check_group
 from support.builders import a_message, some_messages
 
 

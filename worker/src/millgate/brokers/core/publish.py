@@ -11,8 +11,9 @@ from millgate.brokers.core.place import enter, later
 from millgate.brokers.core.row import Row, rank
 from millgate.brokers.core.store import Store
 from millgate.errors import InvalidInput, PayloadTooLarge, QueueFull, TopicUndeclared
-from millgate.message import Group, Message, Receipt, check
+from millgate.message import Group, Message, Receipt
 from millgate.queues import Undeclared
+from millgate.rules import check
 
 
 def publish(

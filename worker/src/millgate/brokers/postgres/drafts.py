@@ -19,7 +19,8 @@ from millgate.brokers.postgres.arrays import (
     column,
 )
 from millgate.errors import InvalidInput
-from millgate.message import Group, Message, check_whole
+from millgate.message import Group, Message
+from millgate.rules import check_whole
 
 #: The columns that most messages leave empty, in the order of the functions' parameters.
 _OPTIONAL: Final[tuple[tuple[str, type[Column]], ...]] = (

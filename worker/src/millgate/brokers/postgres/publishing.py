@@ -17,7 +17,8 @@ from millgate.brokers.postgres.session import Session, new_call
 from millgate.brokers.postgres.url import Target
 from millgate.clock import Clock
 from millgate.errors import InvalidInput
-from millgate.message import Group, Message, Receipt, check_group
+from millgate.message import Group, Message, Receipt
+from millgate.rules import check_group
 
 
 class Publishing(Session):

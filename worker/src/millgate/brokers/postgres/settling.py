@@ -19,7 +19,8 @@ from millgate.brokers.postgres.arrays import (
 )
 from millgate.brokers.postgres.drafts import following
 from millgate.errors import InvalidInput
-from millgate.message import ClaimRef, Message, check_whole
+from millgate.message import ClaimRef, Message
+from millgate.rules import check_whole
 from millgate.settlement import Ack, Bury, Charge, Drop, Later, Settlement
 
 _CHARGES: Final = {Charge.FAILURE: 0, Charge.LOSS: 1, Charge.NOTHING: 2}

@@ -9,7 +9,8 @@ import msgpack
 
 from millgate.brokers.base import MAX_BATCH
 from millgate.errors import InvalidInput
-from millgate.message import Group, Message, check_whole
+from millgate.message import Group, Message
+from millgate.rules import check_whole
 
 _OPTIONAL: Final = (
     "key",

@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from millgate.brokers.redis import drafts
 from millgate.brokers.redis.forwarding import Forwarding
-from millgate.message import Group, Message, Receipt, check_group
+from millgate.message import Group, Message, Receipt
+from millgate.rules import check_group
 
 _NO_SCHEDULE: Final = ("", "", "")
 

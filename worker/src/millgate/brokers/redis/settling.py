@@ -8,7 +8,8 @@ from zlib import crc32
 
 from millgate.brokers.redis import failures
 from millgate.brokers.redis.drafts import drafts
-from millgate.message import ClaimRef, check_whole
+from millgate.message import ClaimRef
+from millgate.rules import check_whole
 from millgate.settlement import Ack, Bury, Charge, Later, Settlement
 
 _CHARGES: Final = {Charge.FAILURE: "F", Charge.LOSS: "L", Charge.NOTHING: "N"}

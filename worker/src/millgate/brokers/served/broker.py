@@ -20,7 +20,7 @@ from millgate.brokers.base import (
 from millgate.brokers.served import reports, values
 from millgate.brokers.served.session import Session
 from millgate.fleet import Beat, WorkerInfo, WorkerRef
-from millgate.message import ClaimRef, Group, Message, Receipt, check
+from millgate.message import ClaimRef, Group, Message, Receipt
 from millgate.queues import (
     Configuration,
     QueuePolicy,
@@ -29,6 +29,7 @@ from millgate.queues import (
     policy_to_dict,
     queue_to_dict,
 )
+from millgate.rules import check
 from millgate.settlement import Settlement
 from millgate.stats import Stats
 
