@@ -12,6 +12,7 @@ from time import monotonic
 import pytest
 
 from millgate.brokers.base import State
+from millgate.brokers.rabbitmq import wire
 from millgate.brokers.rabbitmq.broker import RabbitBroker
 from millgate.errors import (
     AuthFailed,
@@ -192,6 +193,17 @@ def test_a_server_that_is_too_old_is_refused_with_the_reason(
         brokerd = serve(url)
         eventually(lambda: not brokerd.running)
         assert re.search(r"RabbitMQ 3\.8.* has no streams", brokerd.said())
+
+
+def test_a_server_that_opens_no_channel_leaves_no_thread_behind(
+    queue: str, open_one: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wire, "_GRACE", 0.1)
+    monkeypatch.setattr(wire.Wire, "_ready", lambda *_: None)
+    before = threading.active_count()
+    with pytest.raises(BrokerUnavailable, match="did not answer in time"):
+        open_one(queue, deadline=1.0).publish([a_message()])
+    eventually(lambda: threading.active_count() == before)
 
 
 def test_where_nobody_listens_a_call_ends_at_its_deadline(queue: str, open_one: Open) -> None:

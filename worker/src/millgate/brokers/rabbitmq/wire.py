@@ -63,7 +63,9 @@ class Wire:
         )
         self._thread.start()
         if not self._settled.wait(parameters.stack_timeout + _GRACE):
-            raise TimeoutError
+            self._problem = TimeoutError()
+            if self.connection is not None:
+                self.abandon()
         if self._problem is not None:
             raise self._problem
 
@@ -127,6 +129,9 @@ class Wire:
         loop.close()
 
     def _opened(self, connection: Any) -> None:
+        if self._problem is not None:  # nobody waits for it any more
+            self._break()
+            return
         in_one_write(connection)
         connection.add_on_connection_blocked_callback(self._block)
         connection.add_on_connection_unblocked_callback(self._unblock)
@@ -225,12 +230,14 @@ class Line:
         self._came: deque[bytes | MillgateError] = deque()
         self._joiner = Joiner(ANSWER_BOUND)
         self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._ringing = threading.Lock()  # a bell's number is another file's once it is closed
 
     def put(self, what: bytes | MillgateError) -> None:
         """Hand over a part of an answer, or what there is instead. Called by the wire's thread."""
         self._came.append(what)
-        with suppress(OSError):  # closed meanwhile
-            os.eventfd_write(self._bell, 1)
+        with self._ringing:
+            if self._bell >= 0:
+                os.eventfd_write(self._bell, 1)
 
     def send(self, payload: bytes, end: float) -> None:
         """Send one call, void after `end`. Raises Hangup, BrokerTimeout while the server takes nothing: what it would
@@ -271,9 +278,12 @@ class Line:
     def close(self) -> None:
         """Give the line up."""
         self._wire.drop(self.number)
-        bell, self._bell = self._bell, -1
-        if bell >= 0:
-            os.close(bell)
+        if self._wire.pid != os.getpid():
+            self._ringing = threading.Lock()  # in a forked child nobody is left to let go of it
+        with self._ringing:
+            bell, self._bell = self._bell, -1
+            if bell >= 0:
+                os.close(bell)
 
     def _wait(self, end: float) -> None:
         left = end - self._clock.monotonic()
