@@ -79,6 +79,7 @@ class Server:
         self._proof = Proof(clock.monotonic())
         self._looked = clock.monotonic()  # after the streams
         self._now = self._steady.now()  # of the last turn
+        self._took = 0.0  # seconds, the last turn
         self._calls: list[Came] = []
         self._connection: Any = None
         self._channel: Any = None
@@ -245,8 +246,13 @@ class Server:
         if not self._proof.late(monotonic):
             self._now = self._steady.now()
         self._desk.turn(self._now, monotonic, came)
-        if self._clock.monotonic() > monotonic + _STALL:
+        took = self._clock.monotonic() - monotonic
+        if took > max(
+            _STALL, 2 * self._took
+        ):  # turns that are slow for long are load: what is due then comes to pass
             self._resume()
+        self._took = took
+        self._proof.worked(took)
 
     def _prove(self) -> None:
         """Find out whether the server takes messages, and make good the time in which it did not."""

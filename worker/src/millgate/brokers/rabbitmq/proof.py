@@ -12,21 +12,26 @@ from typing import Final
 EVERY: Final = 1.0
 #: Seconds after which one that is under way is late.
 LATE: Final = 0.5
+#: Seconds after which another is sent: one may be lost, by a policy of the server or a hand that empties the queue.
+AGAIN: Final = 5.0
 
 
 class Proof:
     """The present state of the proofs; all times are monotonic seconds."""
 
     def __init__(self, now: float) -> None:
-        self._sent: float | None = None
+        self._sent: float | None = None  # the first that has not come
+        self._last = now  # sent
         self._next = now
         self._held_up = False
 
     def due(self, now: float) -> bool:
         """Whether to send one; it counts as sent."""
-        if self._sent is not None or now < self._next:
+        if now < (self._next if self._sent is None else self._last + AGAIN):
             return False
-        self._sent = now
+        self._last = now
+        if self._sent is None:
+            self._sent = now
         return True
 
     def came(self, now: float) -> None:
@@ -34,6 +39,11 @@ class Proof:
         self._held_up = self._held_up or self.late(now)
         self._sent = None
         self._next = now + EVERY
+
+    def worked(self, seconds: float) -> None:
+        """This process did something else for so long: in that time none could have come."""
+        if self._sent is not None:
+            self._sent += seconds
 
     def late(self, now: float) -> bool:
         """Whether one is under way for too long."""
