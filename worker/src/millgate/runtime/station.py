@@ -12,7 +12,7 @@ from millgate.app import App
 from millgate.clock import Clock
 from millgate.errors import NotDecodable
 from millgate.execute import Job
-from millgate.outcome import Failure, Outcome, Raised, Reason, Rejected
+from millgate.outcome import Failure, Outcome, Raised, Reason, Rejected, Returned
 from millgate.runtime import printed, wire
 from millgate.runtime.link import Link
 from millgate.runtime.table import Table
@@ -104,14 +104,15 @@ class Station:
         return execute.run(self.app, job, self.around(seq))
 
     def report(self, seq: int, outcome: Outcome, began: float, *, more: bool = False) -> None:
-        """Send the result, everything printed before it. `more`: another job begins at once, or `flush` is called."""
+        """Send the result, everything printed before it. `more`: another job begins at once, or `flush` is called;
+        then a plain success may wait for others. Whatever else it is, the supervisor may want to act upon it."""
         if isinstance(outcome, Raised):
             outcome = _named(outcome)
         now = self.clock.monotonic()
         seconds = now - began
         frame = ["done", seq, seconds, wire.dump_outcome(outcome)]
         try:
-            if printed.take() or not more:
+            if printed.take() or not more or type(outcome) is not Returned:
                 self.link.send(frame)
             else:
                 self.link.send_soon(frame, now)
