@@ -39,6 +39,9 @@ _LOG = logging.getLogger("millgate_operator")
 _PATIENCE: Final = 30.0  # seconds that an API server may take to serve our kinds
 _MISSING: Final = 5.0  # the same when it says that there are none
 _LAST_WORDS: Final = 5.0  # seconds that work under way is given at the end
+_LOOKERS: Final = (
+    3  # threads that look at pools, for each that reconciles: they mostly wait for brokers
+)
 _LAG: Final = 15.0  # seconds that the event loop may be late
 
 
@@ -154,7 +157,7 @@ def _workers(context: Context) -> Iterator[threading.Thread]:
     for number in range(count):
         run = partial(context.reconciles.run, reconcile_counted)
         yield threading.Thread(target=run, name=f"reconcile-{number}", daemon=True)
-    for number in range(max(2, count // 2)):
+    for number in range(count * _LOOKERS):
         run = partial(context.looks.run, partial(look, context))
         yield threading.Thread(target=run, name=f"look-{number}", daemon=True)
 

@@ -26,6 +26,8 @@ _LOG = logging.getLogger(__name__)
 _BELIEVED: Final = 60.0
 _AT_ONCE: Final = 0.1
 _SECRET_EVERY: Final = 30.0
+#: Longest wait for a broker that did not answer to be asked again.
+_PATIENCE: Final = 20.0
 _COST: Final = {names.DELETION_COST: "-1000"}
 _NO_COST: Final[dict[str, str | None]] = {names.DELETION_COST: None}
 
@@ -49,10 +51,17 @@ def look(context: Context, key: Key) -> float | None:
             raise
         _LOG.info("%s/%s: %s", *key, error)
     _tell(context, key, state)
-    if state.policy is None:
-        return NUMBERS_EVERY / 2
+    return _next_look(context, state)
+
+
+def _next_look(context: Context, state: PoolState) -> float:
+    """Seconds until the next look. A broker that does not answer takes a thread for its whole deadline each time, and
+    threads are shared: it is asked ever more rarely, up to a bound."""
     at_zero = state.view is not None and state.view.desired == 0 and not state.view.pods
-    return context.settings.zero_tick if at_zero else context.settings.tick
+    usual = context.settings.zero_tick if at_zero else context.settings.tick
+    if state.policy is None:
+        usual = NUMBERS_EVERY / 2
+    return min(max(_PATIENCE, usual), usual * 2.0 ** min(state.failures, 10))
 
 
 def _read_stats(state: PoolState, broker: Broker | None) -> None:
@@ -60,8 +69,9 @@ def _read_stats(state: PoolState, broker: Broker | None) -> None:
     if broker is None:
         return
     try:
-        state.stats, state.trouble = broker.stats(), None
+        state.stats, state.trouble, state.failures = broker.stats(), None, 0
     except MillgateError as error:
+        state.failures += 1
         state.trouble = Trouble(error.reason, str(error), passing=True)
 
 

@@ -31,6 +31,7 @@ class PoolState:
     terms: Terms = field(default_factory=Terms)
     stats: Stats | None = None
     trouble: Trouble | None = None
+    failures: int = 0  # looks in a row that the broker did not answer
     view: WorkersView | None = None
     version: str = ""  # of the Deployment that `view` shows
     viewed: float = float("-inf")  # monotonic

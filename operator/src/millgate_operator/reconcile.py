@@ -61,9 +61,11 @@ def reconcile(context: Context, key: Key) -> float | None:
         return None
     hold(context, manifest, queue)
     read, unread = _read_topics(topics)
+    began = context.clock.monotonic()
     seen = _see(context, key, queue, read)
+    took = context.clock.monotonic() - began
     later = report_seen(context, manifest, topics, read, unread, seen)
-    return _again(context, key, seen, later)
+    return _again(context, key, seen, later, took)
 
 
 def _forget(context: Context, key: Key) -> None:
@@ -225,12 +227,15 @@ def _enter(
     context.looks.add(key)
 
 
-def _again(context: Context, key: Key, seen: Seen, later: float | None) -> float | None:
+def _again(
+    context: Context, key: Key, seen: Seen, later: float | None, took: float
+) -> float | None:
+    """After how many seconds to look again; what `took` long to fail waits in proportion: threads are shared."""
     trouble = seen.connection or seen.objects or seen.broker.trouble
     if trouble is None:
         context.blocked.pop(key, None)
         return later
     now = context.clock.monotonic()
     since = context.blocked.setdefault(key, now)
-    wait = min(_LATEST, max(_SOONEST, (now - since) / 4))
+    wait = min(_LATEST, max(_SOONEST, 2 * took, (now - since) / 4))
     return wait if later is None else min(wait, later)
