@@ -7,13 +7,15 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from pika.exceptions import AMQPError
+from pika.adapters.blocking_connection import BlockingChannel
+from pika.exceptions import AMQPError, ConsumerCancelled
 
 from millgate.brokers.rabbitmq import journal
+from millgate.brokers.rabbitmq import streams as streams_module
 from millgate.brokers.rabbitmq.connection import LOST, connect
 from millgate.brokers.rabbitmq.journal import Journal, write_snapshot
 from millgate.brokers.rabbitmq.names import Names
-from millgate.brokers.rabbitmq.records import Entry, Head, Kind
+from millgate.brokers.rabbitmq.records import Entry, Head, Kind, Reader
 from millgate.brokers.rabbitmq.replica import Replica, newest, nobodys_mark
 from millgate.brokers.rabbitmq.standby import Standby
 from millgate.brokers.rabbitmq.streams import Gone, Streams
@@ -22,6 +24,7 @@ from millgate.brokers.served import frames, values
 from millgate.brokers.served.caller import Caller
 from millgate.brokers.served.engine import Engine
 from millgate.clock import SystemClock
+from millgate.errors import NotDecodable
 from support import servers
 from support.builders import some_messages
 from support.rabbitmq import fresh_queue
@@ -341,3 +344,46 @@ def test_a_snapshot_whose_stream_is_gone_is_not_made_by_its_writer(
         write_snapshot(streams, name, 1, b"state")
     assert not streams.present(name)
     assert issubclass(Gone, LOST), "whatever it meets, the connection is made again"
+
+
+def test_a_journal_whose_beginning_the_server_has_dropped_is_refused_though_a_mark_is_left(
+    connection: Callable[[], Any],
+) -> None:
+    names = Names(fresh_queue())
+    owner = Owner(connection(), names)
+    owner.publish(2)
+    name, streams = owner.journal.head.journals[-1], Streams(connection())
+    Journal(names).take_over(streams)  # its mark is in the middle
+    replica = Replica()
+    replica.enter(name, Reader())
+    first, offset = next(iter(streams.read(name, nobodys_mark(streams, name), 3)))
+    assert first.kind is Kind.MARK
+    with pytest.raises(NotDecodable, match="policy"):
+        replica.take(first, offset)
+
+
+def test_a_confirmation_that_is_long_in_coming_is_said(
+    connection: Callable[[], Any], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    streams, name = Streams(connection()), Names(fresh_queue()).head
+    streams.declare(name, only_newest=True)
+    nobodys_mark(streams, name)
+    assert "no confirmation" not in caplog.text
+    monkeypatch.setattr(streams_module, "_SLOW", 0.0)
+    nobodys_mark(streams, name)
+    assert f"{name}: no confirmation" in caplog.text
+
+
+def test_a_reader_that_the_server_ended_reads_on_when_the_stream_is_there(
+    connection: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    streams, name = Streams(connection()), Names(fresh_queue()).head
+    streams.declare(name, only_newest=True)
+    nobodys_mark(streams, name)
+    # As a server ends the consumers of a replica that goes away; a single node does so for a deleted stream only.
+    monkeypatch.setattr(BlockingChannel, "consume", lambda *_, **__: iter(()))
+    with pytest.raises(ConsumerCancelled):
+        list(streams.read(name, 0))
+    streams.delete(name)
+    with pytest.raises(Gone):
+        list(streams.read(name, 0))

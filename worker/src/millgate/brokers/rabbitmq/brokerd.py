@@ -45,6 +45,7 @@ _PAUSE: Final = 1.0  # seconds between attempts
 _WATCH: Final = 0.3  # seconds between looks at whether the queue is free
 _LOOK: Final = 0.2  # seconds between looks at a snapshot that is being written
 _LOOK_AFTER: Final = 5.0  # seconds between looks at what is stored
+_SNAPSHOT: Final = 600  # seconds that its process may take
 _LAST: Final = 3.0  # seconds for an orderly end
 _DESERTED: Final = (
     60.0  # seconds without a call after which nobody is there to be kept from calling
@@ -343,6 +344,7 @@ class Server:
             engine = self._engine
 
             def write() -> int:
+                signal.alarm(_SNAPSHOT)
                 end = clock.monotonic() + _CONNECT
                 connection = connect(target, f"millgate snapshot {name}", clock, end)
                 size = write_snapshot(Streams(connection), name, term, engine.dump())

@@ -20,6 +20,10 @@ from millgate.errors import NotDecodable, SchemaTooNew
 FORMAT: Final = 1
 #: Bytes of what is stored in one message; servers take 16 MiB at least.
 LARGEST: Final = 4 * 2**20
+#: What must be so for a stream to keep its beginning.
+NO_RETENTION: Final = (
+    "a policy of the server that limits the age or the size of streams must not apply to these"
+)
 _MAGIC: Final = b"MG"
 _HEAD: Final = struct.Struct(">2sBBQQ")  # what it is, format, kind, term, number
 
@@ -94,10 +98,7 @@ class Reader:
                 self.term, self.number, self._parts = entry.term, entry.number, []
             return None
         if not self.term:
-            raise NotDecodable(
-                "a stream begins in the middle; a policy of the server that limits the age or the size of"
-                " streams must not apply to these"
-            )
+            raise NotDecodable(f"a stream begins in the middle; {NO_RETENTION}")
         if entry.term != self.term or entry.number <= self.number:
             return None
         self.number = entry.number

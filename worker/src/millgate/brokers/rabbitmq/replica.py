@@ -8,10 +8,11 @@ from logging import getLogger
 from typing import Final
 
 from millgate.brokers.rabbitmq import records
-from millgate.brokers.rabbitmq.records import Entry, Head, Kind, Reader
+from millgate.brokers.rabbitmq.records import NO_RETENTION, Entry, Head, Kind, Reader
 from millgate.brokers.rabbitmq.streams import Gone, Streams
 from millgate.brokers.served import frames
 from millgate.brokers.served.engine import Engine
+from millgate.errors import NotDecodable
 
 #: Puts a mark at the end of a stream and answers it, so that a reader knows when it has read all there was.
 Mark = Callable[[str], Entry]
@@ -72,6 +73,10 @@ class Replica:
 
     def take(self, entry: Entry, offset: int) -> int:
         """Add one entry of the journal that is being read; how many records it completed."""
+        if not self.reader.term and offset:
+            raise NotDecodable(
+                f"the beginning of {self.journal} is not there any more; {NO_RETENTION}"
+            )
         data = self.reader.take(entry)
         if entry.term == self.reader.term:
             self.offset = offset

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from logging import getLogger
 from typing import Any, Final
 
 import pika
@@ -19,10 +22,13 @@ _SILENCE: Final = (
     15.0  # seconds without an entry that must be there: this connection brings it no more
 )
 _GLANCE: Final = 1.0  # seconds in which a stream that has entries shows one
+_SLOW: Final = 3.0  # seconds for a confirmation after which that is said
 _PERSISTENT: Final = pika.BasicProperties(delivery_mode=2)
 #: What a message is called that only asks whether somebody has the queue.
 PROBE: Final = "millgate-probe"
 _PROBE: Final = pika.BasicProperties(type=PROBE, expiration="1000")
+
+log = getLogger("millgate.brokers.rabbitmq")
 
 
 class Gone(exceptions.AMQPError):  # type: ignore[misc]
@@ -59,9 +65,10 @@ class Streams:
     def append(self, name: str, entry: Entry) -> None:
         """Store an entry; on return the server has confirmed it. Raises Gone, and the driver's errors."""
         try:
-            self.channel.basic_publish(
-                "", name, entry.pack(), properties=_PERSISTENT, mandatory=True
-            )
+            with _said_when_slow(self._connection, name):
+                self.channel.basic_publish(
+                    "", name, entry.pack(), properties=_PERSISTENT, mandatory=True
+                )
         except exceptions.UnroutableError as error:
             if self.present(name):  # a server that has just come up finds its streams one by one
                 raise
@@ -164,3 +171,24 @@ def end(channel: Any) -> None:
     if channel.is_open:
         channel._impl.close()  # noqa: SLF001
         channel._flush_output(lambda: channel.is_closed)  # noqa: SLF001
+
+
+@contextmanager
+def _said_when_slow(connection: Any, name: str) -> Iterator[None]:
+    """Log a warning when what is put into that stream is not confirmed soon."""
+    inner = connection._impl  # noqa: SLF001 -- the driver's own timers wait until it is idle
+    timer = inner._adapter_call_later(_SLOW, partial(_slow, name)) if inner.is_open else None  # noqa: SLF001
+    try:
+        yield
+    finally:
+        if timer is not None and inner.is_open:
+            inner._adapter_remove_timeout(timer)  # noqa: SLF001
+
+
+def _slow(name: str) -> None:
+    log.warning(
+        "%s: no confirmation for %g s of what was put into it; everybody waits. It may be an alarm (memory, disk), or"
+        " too few of its replicas run",
+        name,
+        _SLOW,
+    )
