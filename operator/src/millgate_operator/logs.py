@@ -38,3 +38,5 @@ def configure(form: str, level: str) -> None:
     # it is meant to leave the signals to us
     logging.getLogger("kopf._core.reactor.running").setLevel(logging.ERROR)
     logging.getLogger("urllib3").setLevel(logging.ERROR)
+    # it tells each thing that a lost connection breaks, for each queue; the conditions say it once
+    logging.getLogger("psycopg").setLevel(logging.ERROR)
