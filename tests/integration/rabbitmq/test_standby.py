@@ -387,3 +387,17 @@ def test_a_reader_that_the_server_ended_reads_on_when_the_stream_is_there(
     streams.delete(name)
     with pytest.raises(Gone):
         list(streams.read(name, 0))
+
+
+def test_a_snapshot_is_due_after_a_take_over_when_there_is_much_to_read_and_not_else(
+    connection: Callable[[], Any],
+) -> None:
+    names = Names(fresh_queue())
+    owner = Owner(connection(), names)
+    owner.publish(1)
+    for more, due in ((0, False), (40, True)):
+        owner.publish(more)
+        next_ = Journal(names, smallest=20_000)
+        next_.take_over(Streams(connection()))
+        assert next_.due is due
+        owner.journal.take_over(owner.streams)

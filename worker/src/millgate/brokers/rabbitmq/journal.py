@@ -40,7 +40,7 @@ class Journal:
         self._streams: Streams | None = None
         self.replica = Replica()
         self._number = 0  # of the last entry of this term
-        self._size = 0  # bytes in the present journal
+        self._size = 0  # bytes in the journals that no snapshot replaces yet, as far as it is known
         self._awaited = ""  # the snapshot that the last rotation needs
         self.term = 0  # that was begun here last
         self._looks = 0  # after what is stored
@@ -109,10 +109,10 @@ class Journal:
             replica.forget()
             count = replica.load(streams, replica.head, self._mark)
         if replica.engine is not before:
-            self._threshold = max(self._smallest, replica.loaded)
-            if count:
-                log.info("read %d records of %s", count, self._names.prefix)
-                self._threshold = 0  # reading them took time: a snapshot is due at once
+            log.info("read %d records of %s", count, self._names.prefix)
+            # What a successor would have to read counts, whoever wrote it. A snapshot at once, whatever there is, could
+            # be what a process ends of again and again: for a moment it takes as much memory as the state.
+            self._threshold, self._size = max(self._smallest, replica.loaded), replica.added
 
     # --- storing ---------------------------------------------------------------------------------
 

@@ -30,6 +30,7 @@ class Replica:
         self.head = Head()
         self.whole = False  # whether nothing that was stored is missing before that place
         self.loaded = 0  # bytes of the snapshot that it began with
+        self.added = 0  # bytes that were read of journals since
         self.journal: str | None = None  # the place: in this journal,
         self.reader = Reader()
         self.offset: int | None = None  # at the last entry that counted; None: its beginning
@@ -82,6 +83,7 @@ class Replica:
             self.offset = offset
         if data is None:
             return 0
+        self.added += len(data)
         found: list[bytes] = frames.unpack(data)
         for record in found:
             self.engine.replay(record)
@@ -101,7 +103,7 @@ class Replica:
         if fresh and self._snapshot == head.snapshot:
             return head.journals  # the connection was lost since, and the engine has all of it
         self.forget()
-        self.engine, self.loaded = Engine(), 0
+        self.engine, self.loaded, self.added = Engine(), 0, 0
         try:
             self._take_snapshot(streams, head.snapshot)
         except Gone:
