@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import signal
 from types import SimpleNamespace
+from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -72,3 +74,24 @@ def test_a_snapshot_that_takes_far_too_long_is_given_up(monkeypatch: pytest.Monk
 
     eventually(looked)
     assert written == [("snapshot", None)]
+
+
+def test_a_snapshot_s_connection_need_not_live_while_the_state_is_packed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    done: list[str] = []
+
+    def keep(name: str) -> Any:
+        done.append(name)
+        return MagicMock()
+
+    monkeypatch.setattr(brokerd, "fork", lambda write: write())
+    monkeypatch.setattr(signal, "alarm", lambda _: None)
+    monkeypatch.setattr(brokerd, "connect", lambda *_: keep("connect"))
+    monkeypatch.setattr(brokerd, "Streams", lambda _: None)
+    monkeypatch.setattr(brokerd, "write_snapshot", lambda *_: 1)
+    server = Server(Brokerd(parse("amqp://127.0.0.1/", {}), "q"), FakeClock(), lambda _: None)
+    monkeypatch.setattr(server, "_journal", MagicMock(due=True))
+    monkeypatch.setattr(server, "_engine", SimpleNamespace(dump=lambda: keep("dump")))
+    server._consider_snapshot()
+    assert done == ["dump", "connect"]

@@ -345,9 +345,10 @@ class Server:
 
             def write() -> int:
                 signal.alarm(_SNAPSHOT)
+                data = engine.dump()  # no connection would live through this with a large state
                 end = clock.monotonic() + _CONNECT
                 connection = connect(target, f"millgate snapshot {name}", clock, end)
-                size = write_snapshot(Streams(connection), name, term, engine.dump())
+                size = write_snapshot(Streams(connection), name, term, data)
                 connection.close()
                 return size
 
