@@ -48,7 +48,8 @@ def test_a_server_that_is_killed_under_load_and_comes_back_has_everything(
 ) -> None:
     brokerd = serve(at(harmed))
     serve(at(harmed))
-    open_one(queue, at(harmed)).setup()
+    # Claims whose answers are lost wait that long.
+    open_one(queue, at(harmed)).configure([a_topic(lease=15.0)])
     ledger = load(at(harmed))
     for _ in range(2):
         time.sleep(1.0)
