@@ -27,7 +27,7 @@ from millgate.brokers.served.link import Hangup
 from millgate.clock import Clock
 from millgate.errors import BrokerTimeout, BrokerUnavailable, MillgateError, NotDecodable
 
-_GRACE: Final = 2.0  # seconds for the driver to say that it was too slow
+_GRACE: Final = 0.2  # seconds for the driver to say that it was too slow
 _HOLD: Final = 1.0  # seconds that a call waits at once for a server that takes nothing
 _FAREWELL: Final = 0.5  # seconds for the server to take note of an end
 _PROBE: Final = "probe"  # the type of a message that nobody takes
