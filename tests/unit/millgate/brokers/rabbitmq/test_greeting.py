@@ -8,8 +8,8 @@ from contextlib import suppress
 
 import pytest
 
+from millgate.brokers.address import Address
 from millgate.brokers.rabbitmq.greeting import foreign
-from millgate.brokers.rabbitmq.url import Address
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ import ssl
 
 import pytest
 
-from millgate.brokers.redis.url import Address, Login, parse
+from millgate.brokers.address import Address
+from millgate.brokers.redis.url import Login, parse
 from millgate.errors import InvalidSettings
 
 

@@ -12,9 +12,10 @@ import pika
 from pika import exceptions
 from pika.adapters.utils import connection_workflow
 
+from millgate.brokers.address import Address
 from millgate.brokers.rabbitmq import refusals
 from millgate.brokers.rabbitmq.greeting import foreign
-from millgate.brokers.rabbitmq.url import Address, Target
+from millgate.brokers.rabbitmq.url import Target
 from millgate.clock import Clock
 from millgate.errors import (
     BrokerRefused,

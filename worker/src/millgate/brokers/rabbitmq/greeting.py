@@ -6,7 +6,7 @@ import socket
 from contextlib import suppress
 from typing import Final
 
-from millgate.brokers.rabbitmq.url import Address
+from millgate.brokers.address import Address
 
 _HEADER: Final = b"AMQP\x00\x00\x09\x01"
 #: What an AMQP server's first byte can be: a method's frame, or the header of the version that it would speak.

@@ -5,9 +5,11 @@ from __future__ import annotations
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
-from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+from typing import Final
+from urllib.parse import SplitResult, unquote, urlsplit
 
+from millgate.brokers import address
+from millgate.brokers.address import Address
 from millgate.errors import InvalidSettings
 
 _PORTS: Final = {"amqp": 5672, "amqps": 5671}
@@ -16,16 +18,6 @@ _KNOWN: Final = frozenset({"ca", "cert", "key", "heartbeat", "brokerd"})
 BROKERD: Final = "MILLGATE_BROKERD"
 _HEARTBEAT: Final = 10
 _LONGEST_HEARTBEAT: Final = 3600
-
-
-class Address(NamedTuple):
-    """One node."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,22 +46,21 @@ def parse(url: str, environ: Mapping[str, str]) -> Target:
     the URL ends in `#insecure`. Raises InvalidSettings.
     """
     parts = _split(url)
-    if parts.fragment not in ("", "insecure"):
-        raise InvalidSettings(
-            "amqp://: '#' has a meaning in URLs; write it %23 in a password, or use #insecure at the end"
-        )
-    options = _options(parts.query)
+    insecure = address.insecure(parts.fragment, "amqp")
+    options = address.options(parts.query, _KNOWN, "amqp")
     userinfo, _, hosts = parts.netloc.rpartition("@")
     user, colon, password = userinfo.partition(":")
     secure = parts.scheme == "amqps"
     return Target(
-        addresses=tuple(_address(host, _PORTS[parts.scheme]) for host in hosts.split(",")),
+        addresses=tuple(
+            address.read(host, _PORTS[parts.scheme], "amqp") for host in hosts.split(",")
+        ),
         vhost=_vhost(parts.path),
         endpoint=f"{parts.scheme}://{hosts}{parts.path}",
         url=url,
         user=unquote(user) or "guest",
         password=unquote(password) if colon else "guest",
-        tls=_context(options, environ, parts.fragment == "insecure") if secure else None,
+        tls=address.tls(options, environ, "amqps", verified=not insecure) if secure else None,
         heartbeat=_heartbeat(options),
         may_start=_may_start(options, environ),
     )
@@ -87,24 +78,6 @@ def _split(url: str) -> SplitResult:
             " / ? # @ : [ ] % as %2F %3F %23 %40 %3A %5B %5D %25"
         ) from None
     return parts
-
-
-def _options(query: str) -> dict[str, str]:
-    options = dict(parse_qsl(query, keep_blank_values=True))
-    for name in options:
-        if name not in _KNOWN:
-            raise InvalidSettings(
-                f"amqp://: unknown ?{name}; known are {', '.join(sorted(_KNOWN))}"
-            )
-    return options
-
-
-def _address(text: str, port: int) -> Address:
-    try:
-        parts = urlsplit(f"//{text}")
-        return Address(parts.hostname or "localhost", parts.port or port)
-    except ValueError as error:
-        raise InvalidSettings(f"amqp://: host {text!r}: {error}") from None
 
 
 def _vhost(path: str) -> str:
@@ -132,19 +105,3 @@ def _may_start(options: Mapping[str, str], environ: Mapping[str, str]) -> bool:
         if word not in ("auto", "never", None):
             raise InvalidSettings(f"{name}={word}: use auto or never")
     return "never" not in (asked, set_)
-
-
-def _context(
-    options: Mapping[str, str], environ: Mapping[str, str], insecure: bool
-) -> ssl.SSLContext:
-    authorities = options.get("ca") or environ.get("SSL_CERT_FILE") or None
-    try:
-        context = ssl.create_default_context(cafile=authorities)
-        if "cert" in options:
-            context.load_cert_chain(options["cert"], options.get("key"))
-    except (OSError, ssl.SSLError) as error:
-        raise InvalidSettings(f"amqps://: the CA or certificate cannot be read: {error}") from None
-    if insecure:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    return context

@@ -11,7 +11,8 @@ from typing import Any, Final
 
 import hiredis
 
-from millgate.brokers.redis.url import Address, Login
+from millgate.brokers.address import Address
+from millgate.brokers.redis.url import Login
 from millgate.clock import Clock
 
 _CHUNK: Final = 1 << 16

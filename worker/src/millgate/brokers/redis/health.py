@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from millgate.brokers.address import Address
 from millgate.brokers.redis.connection import Connection, Refused, Strange
-from millgate.brokers.redis.url import Address
 from millgate.errors import PermissionMissing, UnsafeServer, VersionUnsupported
 
 OLDEST: Final = (6, 2)

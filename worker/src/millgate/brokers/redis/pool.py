@@ -8,12 +8,13 @@ import ssl
 import threading
 from typing import Any, Final
 
+from millgate.brokers.address import Address
 from millgate.brokers.redis.connection import Connection, Lost, Refused, Slow, Strange, connect
 from millgate.brokers.redis.health import Demoted, Health, check
 from millgate.brokers.redis.refusals import judge
 from millgate.brokers.redis.route import Route
 from millgate.brokers.redis.scripts import script
-from millgate.brokers.redis.url import Address, Target
+from millgate.brokers.redis.url import Target
 from millgate.clock import Clock
 from millgate.errors import (
     BrokerTimeout,

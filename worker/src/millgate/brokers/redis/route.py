@@ -6,8 +6,9 @@ import threading
 from contextlib import suppress
 from typing import Final
 
+from millgate.brokers.address import Address
 from millgate.brokers.redis.connection import Connection, Lost, Refused, Strange, connect
-from millgate.brokers.redis.url import Address, Target
+from millgate.brokers.redis.url import Target
 from millgate.clock import Clock
 
 _ASK_AGAIN: Final = 1.0  # seconds after which Sentinels are asked again

@@ -5,9 +5,11 @@ from __future__ import annotations
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
-from urllib.parse import parse_qsl, unquote, urlsplit
+from typing import Final
+from urllib.parse import unquote, urlsplit
 
+from millgate.brokers import address
+from millgate.brokers.address import Address
 from millgate.errors import InvalidSettings
 
 _PORT: Final = 6379
@@ -16,16 +18,6 @@ _TRUE: Final = {"1": True, "true": True, "on": True, "0": False, "false": False,
 _KNOWN: Final = frozenset(
     {"cluster", "ca", "cert", "key", "tls", "sentinel_user", "sentinel_password", "replicas"}
 )
-
-
-class Address(NamedTuple):
-    """One server."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,16 +54,12 @@ def parse(url: str, queue: str, environ: Mapping[str, str]) -> Target:
     """
     parts = urlsplit(url)
     sentinel = parts.scheme == "redis+sentinel"
-    if parts.fragment not in ("", "insecure"):
-        raise InvalidSettings(
-            "redis://: '#' has a meaning in URLs; write it %23 in a password, or use #insecure at the end"
-        )
-    options = _options(parts.query)
+    insecure = address.insecure(parts.fragment, "redis")
+    options = address.options(parts.query, _KNOWN, "redis")
     userinfo, _, hosts = parts.netloc.rpartition("@")
     user, _, password = userinfo.partition(":")
-    addresses = tuple(
-        _address(host, _SENTINEL_PORT if sentinel else _PORT) for host in hosts.split(",")
-    )
+    port = _SENTINEL_PORT if sentinel else _PORT
+    addresses = tuple(address.read(host, port, "redis") for host in hosts.split(","))
     master, database = _path(parts.path, sentinel)
     cluster = _flag(options, "cluster")
     if cluster and (database or sentinel):
@@ -88,19 +76,9 @@ def parse(url: str, queue: str, environ: Mapping[str, str]) -> Target:
             options.get("sentinel_user", ""), options.get("sentinel_password", "")
         ),
         cluster=cluster,
-        tls=_context(options, environ, parts.fragment == "insecure") if secure else None,
+        tls=address.tls(options, environ, "rediss", verified=not insecure) if secure else None,
         replicas=_number(options.get("replicas", "0"), "?replicas"),
     )
-
-
-def _options(query: str) -> dict[str, str]:
-    options = dict(parse_qsl(query, keep_blank_values=True))
-    for name in options:
-        if name not in _KNOWN:
-            raise InvalidSettings(
-                f"redis://: unknown ?{name}; known are {', '.join(sorted(_KNOWN))}"
-            )
-    return options
 
 
 def _flag(options: Mapping[str, str], name: str) -> bool:
@@ -116,14 +94,6 @@ def _number(text: str, what: str) -> int:
     return int(text)
 
 
-def _address(text: str, port: int) -> Address:
-    try:
-        parts = urlsplit(f"//{text}")
-        return Address(parts.hostname or "localhost", parts.port or port)
-    except ValueError as error:
-        raise InvalidSettings(f"redis://: host {text!r}: {error}") from None
-
-
 def _path(path: str, sentinel: bool) -> tuple[str, int]:
     names = [unquote(name) for name in path.split("/") if name]
     master = ""
@@ -136,19 +106,3 @@ def _path(path: str, sentinel: bool) -> tuple[str, int]:
     if len(names) > 1:
         raise InvalidSettings(f"redis://: path {path!r}: give the number of a database, or nothing")
     return master, _number(names[0], "the database") if names else 0
-
-
-def _context(
-    options: Mapping[str, str], environ: Mapping[str, str], insecure: bool
-) -> ssl.SSLContext:
-    authorities = options.get("ca") or environ.get("SSL_CERT_FILE") or None
-    try:
-        context = ssl.create_default_context(cafile=authorities)
-        if "cert" in options:
-            context.load_cert_chain(options["cert"], options.get("key"))
-    except (OSError, ssl.SSLError) as error:
-        raise InvalidSettings(f"rediss://: the CA or certificate cannot be read: {error}") from None
-    if insecure:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    return context
