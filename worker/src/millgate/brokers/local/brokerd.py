@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import resource
 import signal
@@ -10,7 +9,6 @@ import socket
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import metadata
 from logging import getLogger
 from pathlib import Path
 from typing import Any, Final
@@ -23,6 +21,7 @@ from millgate.brokers.local.mounts import shared_type
 from millgate.brokers.local.server import CONNECTIONS, Server
 from millgate.brokers.served.engine import Engine
 from millgate.brokers.served.folders import private_folder
+from millgate.brokers.served.process import spare_collector, version
 from millgate.clock import Clock, SystemClock
 from millgate.errors import BrokerRefused, NotDecodable
 
@@ -52,8 +51,7 @@ def serve(how: Brokerd, ready: Callable[[], None], clock: Clock | None = None) -
     Raises BrokerRefused and its kinds when it cannot begin.
     """
     clock = clock or SystemClock()
-    # A long backlog is a heap of small objects without cycles: looking through all of it would stop every caller.
-    gc.set_threshold(20_000, 50, 1000)
+    spare_collector()
     resource.setrlimit(resource.RLIMIT_NOFILE, (_files(), _hard_limit()))
     if how.private_key:
         private_folder(how.key_file.parent)
@@ -155,18 +153,11 @@ def _keep(engine: Engine, journal: Journal) -> None:
 def _info(how: Brokerd) -> dict[str, Any]:
     return {
         "pid": os.getpid(),
-        "version": _version(),
+        "version": version(),
         "schema": snapshot.FORMAT,
         "starter": how.starter,
         "orphan": False,
     }
-
-
-def _version() -> str:
-    try:
-        return metadata.version("millgate")
-    except metadata.PackageNotFoundError:  # run from a source tree
-        return ""
 
 
 def _stop_on_signals(server: Server) -> None:

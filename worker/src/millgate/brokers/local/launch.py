@@ -18,7 +18,7 @@ from typing import Any, Final
 from millgate.brokers.local.address import Address
 from millgate.brokers.local.link import Absent, connect
 from millgate.brokers.served.caller import Caller
-from millgate.brokers.served.detached import Detached
+from millgate.brokers.served.detached import Detached, log_file
 from millgate.brokers.served.folders import private_folder
 from millgate.brokers.served.link import Hangup
 from millgate.brokers.served.lockfile import lock
@@ -27,7 +27,6 @@ from millgate.errors import BrokerRefused, BrokerTimeout, BrokerUnavailable, For
 
 _HANGUPS: Final = 3  # a broker that stops hangs up too, but not again and again
 _PAUSE: Final = 0.02
-_LOG_BOUND: Final = 2**20  # bytes of the log after which a new start begins it anew
 
 log = logging.getLogger("millgate.brokers.local")
 _reported: set[tuple[int, str, int, str]] = set()
@@ -117,7 +116,7 @@ def _alone(address: Address, clock: Clock, end: float) -> Iterator[None]:
 
 
 def _start(address: Address, clock: Clock, end: float) -> None:
-    with _log_file(address) as output:
+    with log_file(_log_path(address)) as output:
         Detached("millgate.brokers.local", _arguments(address), output).start(clock, end)
 
 
@@ -172,12 +171,3 @@ def _name(address: Address) -> str:
 
 def _log_path(address: Address) -> Path:
     return _folder(address) / f"{_name(address)}.log"
-
-
-def _log_file(address: Address) -> Any:
-    path = _log_path(address)
-    try:
-        long = path.exists() and path.stat().st_size > _LOG_BOUND
-        return path.open("wb" if long else "ab")
-    except OSError as error:
-        raise BrokerRefused(f"cannot write the log {path}: {error.strerror}") from error

@@ -6,12 +6,10 @@ All that the owner knows is in the server's streams before anybody is answered, 
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 import socket
 from contextlib import suppress
-from importlib import metadata
 from logging import getLogger
 from typing import Any, Final
 
@@ -28,6 +26,7 @@ from millgate.brokers.rabbitmq.records import FORMAT
 from millgate.brokers.rabbitmq.role import Brokerd, Standing, Tell
 from millgate.brokers.rabbitmq.standby import Standby
 from millgate.brokers.rabbitmq.streams import PROBE, Gone, Streams
+from millgate.brokers.served import process
 from millgate.brokers.served.desk import Came, Desk
 from millgate.brokers.served.forked import Writer, fork
 from millgate.brokers.served.steady import Steady
@@ -326,7 +325,7 @@ class Server:
         return {
             "pid": os.getpid(),
             "host": socket.gethostname(),
-            "version": _version(),
+            "version": process.version(),
             "schema": FORMAT,
             "server": version(self._connection._impl),  # noqa: SLF001 -- there is no other way to it
             "term": self._journal.head.term,
@@ -370,8 +369,7 @@ def serve(how: Brokerd, tell: Tell, clock: Clock) -> None:
     Raises BrokerRefused and its kinds when what is stored, or the server, is not fit; unless `how.patient`, also
     BrokerUnavailable when there is no server.
     """
-    # A long backlog is a heap of small objects without cycles: looking through all of it would stop every caller.
-    gc.set_threshold(20_000, 50, 1000)
+    process.spare_collector()
     server = Server(how, clock, tell)
 
     def stop(*_: object) -> None:
@@ -387,10 +385,3 @@ def serve(how: Brokerd, tell: Tell, clock: Clock) -> None:
 
 def _overdue(*_: object) -> None:
     raise Overdue
-
-
-def _version() -> str:
-    try:
-        return metadata.version("millgate")
-    except metadata.PackageNotFoundError:  # run from a source tree
-        return ""

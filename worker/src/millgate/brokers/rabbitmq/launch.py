@@ -6,10 +6,10 @@ import logging
 import os
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
 from millgate.brokers.rabbitmq.url import Target
-from millgate.brokers.served.detached import Detached
+from millgate.brokers.served.detached import Detached, log_file
 from millgate.brokers.served.folders import private_folder, runtime_folder
 from millgate.brokers.served.lockfile import lock
 from millgate.clock import Clock
@@ -20,7 +20,6 @@ from millgate.settings import environment
 URL: Final = "MILLGATE_BROKER"
 #: Seconds without a call after which a brokerd that was started this way ends.
 IDLE: Final = 30.0
-_LOG_BOUND: Final = 2**20  # bytes of the log after which a new start begins it anew
 
 log = logging.getLogger("millgate.brokers.rabbitmq")
 
@@ -38,7 +37,7 @@ def start(target: Target, queue: str, clock: Clock, end: float) -> None:
         return
     try:
         log.info("nobody serves queue %s at %s: starting a brokerd", queue, target.endpoint)
-        with _log_file(folder / f"rabbitmq-{queue}.log") as output:
+        with log_file(folder / f"rabbitmq-{queue}.log") as output:
             program = Detached(
                 "millgate.brokers.rabbitmq", ["--queue", queue, "--idle", str(IDLE)], output
             )
@@ -59,11 +58,3 @@ def _alone(path: Path, clock: Clock, end: float) -> int | None:
     except OSError as error:
         raise BrokerRefused(f"cannot start a brokerd: {path}: {error.strerror}") from error
     return None
-
-
-def _log_file(path: Path) -> IO[bytes]:
-    try:
-        long = path.exists() and path.stat().st_size > _LOG_BOUND
-        return path.open("wb" if long else "ab")
-    except OSError as error:
-        raise BrokerRefused(f"cannot write the log {path}: {error.strerror}") from error

@@ -14,15 +14,33 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import IO, Any, Final
 
 from millgate.brokers.served import answers
 from millgate.clock import Clock
-from millgate.errors import EXIT_BROKER, BrokerTimeout, BrokerUnavailable, MillgateError
+from millgate.errors import (
+    EXIT_BROKER,
+    BrokerRefused,
+    BrokerTimeout,
+    BrokerUnavailable,
+    MillgateError,
+)
 
 _PIPE: Final = 65536
 
+_LOG_BOUND: Final = 2**20  # bytes of a log after which a new start begins it anew
+
 log = logging.getLogger("millgate.brokers")
+
+
+def log_file(path: Path) -> IO[bytes]:
+    """Where a started program's output goes. Raises BrokerRefused."""
+    try:
+        long = path.exists() and path.stat().st_size > _LOG_BOUND
+        return path.open("wb" if long else "ab")
+    except OSError as error:
+        raise BrokerRefused(f"cannot write the log {path}: {error.strerror}") from error
 
 
 class Detached:
