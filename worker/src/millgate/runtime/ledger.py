@@ -69,23 +69,20 @@ class Ledger:
 
     def settle(self, run: Run, settlement: Settlement) -> None:
         """The run has ended; a second end of the same run changes nothing."""
-        with self._lock:
-            if run.ended:
-                return
-            run.ended = True
-            self._active -= 1
-            self._out.append(Entry(run, settlement))
-        self.woken()
+        self.settle_all([(run, settlement)])
 
     def settle_all(self, ends: Iterable[tuple[Run, Settlement]]) -> None:
         """As `settle`, of several."""
         with self._lock:
+            before = len(self._out)
             for run, settlement in ends:
                 if not run.ended:
                     run.ended = True
                     self._active -= 1
                     self._out.append(Entry(run, settlement))
-        self.woken()
+            new = len(self._out) > before
+        if new:
+            self.woken()
 
     def forget(self, run: Run) -> bool:
         """The broker said that the claim is not ours: nothing will be reported. False: it said so because it has, or

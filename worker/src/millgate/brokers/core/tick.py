@@ -39,22 +39,15 @@ def shift(store: Store, by: float) -> None:
     Times that people named (`at`, `expires_at`, slots) stay what they are.
     """
     store.now += by
-    store.alarm = 0.0
-    for span in store.spans.values():
-        for row in span.rows.values():
-            row.until += by
-    for worker in store.workers.values():
-        worker.seen += by
-        worker.fence = None if worker.fence is None else worker.fence + by
+    spare(store, by)
     store.dues.clear()
     for topic in store.topics.values():
         topic.shift(by)
         due = topic.next_due()
         if due is not None:
             store.due_at(topic, due)
-    kept: tuple[Expiring[str, Any], ...] = (store.results, store.windows, store.locks)
-    for entries in kept:
-        entries.shift(by)
+    store.results.shift(by)
+    store.windows.shift(by)
     store.recent.shift(by)
 
 
