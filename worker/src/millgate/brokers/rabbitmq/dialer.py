@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from functools import partial
-from typing import Final
+from typing import Final, NoReturn
 
 from millgate.brokers.rabbitmq.connection import check, first
 from millgate.brokers.rabbitmq.names import Names
@@ -83,7 +83,7 @@ class Dialer:
             raise
         return wire
 
-    def start(self, absent: Absent, end: float) -> None:
+    def start(self, absent: Absent, end: float) -> NoReturn:
         """Nobody serves the queue: start a brokerd, if that is wanted here. Raises Absent, Started, and what keeps
         it from coming up."""
         if not self._target.may_start:
@@ -121,4 +121,3 @@ class DialedLine:
             return self._line.receive(end)
         except Absent as absent:
             self._dialer.start(absent, end)
-            raise

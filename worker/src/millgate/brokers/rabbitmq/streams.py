@@ -109,20 +109,18 @@ class Streams:
     def read(
         self,
         name: str,
-        until: Entry | int | None,
+        until: Entry | int,
         offset: int | str | None = None,
         ahead: int = _AHEAD,
     ) -> Iterator[tuple[Entry, int]]:
         """The entries and their offsets, from `offset` (None: the first that is kept) to `until`, an entry or an
-        offset, that one included.
-
-        Without `until`, the caller stops when it has seen enough. Raises Gone, and the driver's errors.
+        offset, that one included. Raises Gone, and the driver's errors.
         """
         for body, at in self._messages(name, "first" if offset is None else offset, ahead):
             entry = unpack(body)
             if entry is not None:
                 yield entry, at
-            if until is not None and until in (entry, at):
+            if until in (entry, at):
                 return
 
     def last(self, name: str) -> int | None:
