@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import pytest
 
 from millgate.brokers.rabbitmq import lines
-from millgate.brokers.rabbitmq.lines import LARGEST, PROTOCOL, REPLY_TO, Joiner, Line, Lines, split
+from millgate.brokers.rabbitmq.lines import PROTOCOL, REPLY_TO, Joiner, Line, Lines, split
+from millgate.brokers.rabbitmq.pieces import LARGEST
 from millgate.brokers.served.frames import FrameTooLarge
 from millgate.errors import NotDecodable
 

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millgate.brokers.rabbitmq import records
+from millgate.brokers.rabbitmq.pieces import LARGEST
 from millgate.brokers.rabbitmq.records import FORMAT, Entry, Head, Kind, Reader, head, unpack
 from millgate.errors import NotDecodable, SchemaTooNew
 
@@ -42,7 +43,7 @@ def test_what_a_newer_program_writes_is_refused_by_its_format() -> None:
         unpack(bytes(body))
 
 
-@pytest.mark.parametrize("size", [0, 1, records.LARGEST, records.LARGEST + 1])
+@pytest.mark.parametrize("size", [0, 1, LARGEST, LARGEST + 1])
 def test_data_of_any_size_comes_back_whole(size: int) -> None:
     data = bytes(size)
     entries = written(data, 3, 8)

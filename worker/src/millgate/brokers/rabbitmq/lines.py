@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+from millgate.brokers.rabbitmq.pieces import cut
 from millgate.brokers.served.caller import Caller
 from millgate.brokers.served.frames import CALL_BOUND, FrameTooLarge
 from millgate.errors import NotDecodable
@@ -18,8 +19,6 @@ from millgate.errors import NotDecodable
 PROTOCOL: Final = "millgate-1"
 #: What the server's own addresses for answers begin with: nothing else is answered, or answers could be sent anywhere.
 REPLY_TO: Final = "amq.rabbitmq.reply-to"
-#: Bytes of a payload in one message; servers take 16 MiB at least.
-LARGEST: Final = 4 * 2**20
 _MORE: Final = 1  # in a body's first byte: another part follows
 _CONTINUES: Final = 2  # in a body's first byte: another part came before
 _LONGEST: Final = 64  # characters of a client's id
@@ -31,10 +30,9 @@ _UNFINISHED: Final = (
 
 def split(payload: bytes) -> Iterator[bytes]:
     """The bodies of the messages that carry a payload, in order."""
-    last = max(0, (len(payload) - 1) // LARGEST)
-    for number in range(last + 1):
-        flags = (_MORE if number < last else 0) | (_CONTINUES if number else 0)
-        yield bytes([flags]) + payload[number * LARGEST : (number + 1) * LARGEST]
+    for number, (piece, more) in enumerate(cut(payload)):
+        flags = (_MORE if more else 0) | (_CONTINUES if number else 0)
+        yield bytes([flags]) + piece
 
 
 class Joiner:

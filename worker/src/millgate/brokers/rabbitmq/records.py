@@ -13,13 +13,12 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final
 
+from millgate.brokers.rabbitmq.pieces import cut
 from millgate.brokers.served import frames
 from millgate.errors import NotDecodable, SchemaTooNew
 
 #: Format of all that is stored; a program refuses one that is newer than its own.
 FORMAT: Final = 1
-#: Bytes of what is stored in one message; servers take 16 MiB at least.
-LARGEST: Final = 4 * 2**20
 #: What must be so for a stream to keep its beginning.
 NO_RETENTION: Final = (
     "a policy of the server that limits the age or the size of streams must not apply to these"
@@ -67,15 +66,9 @@ def unpack(body: bytes) -> Entry | None:
 
 def parts(data: bytes, term: int, number: int) -> list[Entry]:
     """The entries that carry `data`, the first of them with that number."""
-    last = max(0, (len(data) - 1) // LARGEST)
     return [
-        Entry(
-            Kind.LAST if at == last else Kind.MORE,
-            term,
-            number + at,
-            data[at * LARGEST : (at + 1) * LARGEST],
-        )
-        for at in range(last + 1)
+        Entry(Kind.MORE if more else Kind.LAST, term, number + at, piece)
+        for at, (piece, more) in enumerate(cut(data))
     ]
 
 
