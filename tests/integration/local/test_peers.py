@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from millgate.brokers.base import Ask
+from millgate.brokers.local import framing
 from millgate.brokers.local.broker import LocalBroker
 from millgate.brokers.local.link import Link, connect
 from millgate.brokers.served import frames
@@ -135,7 +136,7 @@ def test_a_client_that_does_not_read_holds_up_nobody_and_costs_one_answer(daemon
     pid = daemon.pid
     before = rss(pid)
     slow = [proved(daemon, f"slow{at}") for at in range(4)]
-    ask = frames.frame(frames.pack([1, 1, "peek", ["big", "waiting", 8]]))
+    ask = framing.frame(frames.pack([1, 1, "peek", ["big", "waiting", 8]]))
     for link in slow:
         link._socket.settimeout(1)
         for _ in range(50):  # 50 times eight megabytes, if it answered them all

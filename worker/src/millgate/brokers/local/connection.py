@@ -10,7 +10,7 @@ import ssl
 from collections.abc import Callable
 from typing import Final
 
-from millgate.brokers.local import handshake, key
+from millgate.brokers.local import framing, handshake, key
 from millgate.brokers.served import frames
 from millgate.brokers.served.caller import Caller
 from millgate.errors import ForeignPeer, MillgateError
@@ -40,7 +40,7 @@ class Connection:
     def __init__(self, sock: socket.socket, read_key: Callable[[], bytes], now: float) -> None:
         self._socket = sock
         self._read_key = read_key
-        self._splitter = frames.Splitter(frames.HELLO_BOUND)
+        self._splitter = framing.Splitter(framing.HELLO_BOUND)
         self._out = bytearray()
         self._challenge = key.challenge()
         self._theirs: bytes | None = None
@@ -96,7 +96,7 @@ class Connection:
 
     def send(self, payload: bytes) -> None:
         """Send a frame, or keep what does not go now. Raises Gone."""
-        data = frames.frame(payload)
+        data = framing.frame(payload)
         if not self._out:
             done = self._sent(data)
             if done == len(data):

@@ -7,7 +7,7 @@ import socket
 from collections.abc import Mapping
 from typing import Any, Final
 
-from millgate.brokers.local import handshake, key
+from millgate.brokers.local import framing, handshake, key
 from millgate.brokers.local.address import Address
 from millgate.brokers.served import frames
 from millgate.brokers.served.caller import Caller
@@ -34,14 +34,14 @@ class Link:
     def __init__(self, sock: socket.socket, clock: Clock) -> None:
         self._socket = sock
         self._clock = clock
-        self._splitter = frames.Splitter(frames.HELLO_BOUND)
+        self._splitter = framing.Splitter(framing.HELLO_BOUND)
         self.info: Mapping[str, Any] = {}
 
     def send(self, payload: bytes, end: float) -> None:
         """Send one frame before `end` (monotonic seconds). Raises Hangup, BrokerTimeout."""
         try:
             self._socket.settimeout(self._left(end))
-            self._socket.sendall(frames.frame(payload))
+            self._socket.sendall(framing.frame(payload))
         except TimeoutError as error:
             raise BrokerTimeout from error
         except OSError as error:
