@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 import os
-import time
 from functools import cache
 from pathlib import Path
 
 from millgate.brokers import open_broker
 from millgate.brokers.postgres import PostgresBroker
 from support import servers
+from support.clients import ServerVenue
 
 _numbers = itertools.count(1)
 
@@ -33,29 +33,16 @@ def open_queue(queue: str, url: str | None = None, deadline: float = 10.0) -> Po
     return broker
 
 
-class PostgresVenue:
-    """A fresh schema; time passes by itself."""
+class PostgresVenue(ServerVenue[PostgresBroker]):
+    """A fresh schema."""
 
     def __init__(self, folder: Path) -> None:
-        self.url: str | None = database_url()
-        self.queue = fresh_queue()
-        self._clients: list[PostgresBroker] = []
+        super().__init__(open_queue, fresh_queue(), database_url())
         self.client().setup()
-
-    def client(self) -> PostgresBroker:
-        """Another client of this queue."""
-        broker = open_queue(self.queue)
-        self._clients.append(broker)
-        return broker
-
-    def pass_time(self, seconds: float) -> None:
-        """Wait: the server's clock cannot be turned."""
-        time.sleep(seconds)
 
     def close(self) -> None:
         """Close all clients and drop the schema."""
-        for broker in self._clients:
-            broker.close()
+        super().close()
         servers.postgres().run(
             "-d", f"suite_{os.getpid()}", "-c", f'DROP SCHEMA "{self.queue}" CASCADE'
         )

@@ -6,7 +6,6 @@ import itertools
 import os
 import select
 import signal
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +16,7 @@ import pika
 from millgate.brokers import open_broker
 from millgate.brokers.rabbitmq.broker import RabbitBroker
 from support import rabbitmq_brokerds, servers
+from support.clients import ServerVenue
 from support.faults import FaultProxy
 from support.rabbitmq_node import RabbitMQ
 
@@ -109,16 +109,14 @@ def raw(url: str) -> Iterator[Any]:
             connection.close()
 
 
-class RabbitVenue:
-    """A fresh queue; time passes by itself."""
+class RabbitVenue(ServerVenue[RabbitBroker]):
+    """A fresh queue, and who serves it."""
 
     def __init__(self, folder: Path, choose: Callable[[], RabbitMQ] = servers.rabbitmq) -> None:
         self._server = choose()
-        self.url: str | None = at(self._server)
-        self.queue = fresh_queue()
+        super().__init__(open_queue, fresh_queue(), at(self._server))
         self._folder = folder
         self._brokerds: list[Brokerd] = []
-        self._clients: list[RabbitBroker] = []
         self.serve(self.queue)
         self.client().setup()
 
@@ -127,19 +125,8 @@ class RabbitVenue:
         log = self._folder / "brokerd.log"
         self._brokerds.append(Brokerd(queue, log, self._server.url))
 
-    def client(self) -> RabbitBroker:
-        """Another client of this queue."""
-        broker = open_queue(self.queue, self.url)
-        self._clients.append(broker)
-        return broker
-
-    def pass_time(self, seconds: float) -> None:
-        """Wait: the broker's clock cannot be turned."""
-        time.sleep(seconds)
-
     def close(self) -> None:
-        """Close all clients and end the brokerd; the streams go with the server."""
-        for broker in self._clients:
-            broker.close()
+        """Close all clients and end the brokerd."""
+        super().close()
         for brokerd in self._brokerds:
             brokerd.close()

@@ -15,6 +15,7 @@ import hiredis
 from millgate.brokers import open_broker
 from millgate.brokers.redis import RedisBroker
 from support import servers
+from support.clients import ServerVenue
 
 _numbers = itertools.count(1)
 
@@ -31,29 +32,12 @@ def open_queue(queue: str, url: str | None = None, deadline: float = 10.0) -> Re
     return broker
 
 
-class RedisVenue:
-    """A fresh prefix; time passes by itself."""
+class RedisVenue(ServerVenue[RedisBroker]):
+    """A fresh prefix."""
 
     def __init__(self, folder: Path) -> None:
-        self.url: str | None = servers.redis().url
-        self.queue = fresh_queue()
-        self._clients: list[RedisBroker] = []
+        super().__init__(open_queue, fresh_queue(), servers.redis().url)
         self.client().setup()
-
-    def client(self) -> RedisBroker:
-        """Another client of this queue."""
-        broker = open_queue(self.queue)
-        self._clients.append(broker)
-        return broker
-
-    def pass_time(self, seconds: float) -> None:
-        """Wait: the server's clock cannot be turned."""
-        time.sleep(seconds)
-
-    def close(self) -> None:
-        """Close all clients; the keys go with the server."""
-        for broker in self._clients:
-            broker.close()
 
 
 class Admin:

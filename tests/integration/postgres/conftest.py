@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 
 import pytest
 
 from millgate.brokers.postgres import PostgresBroker
+from support.clients import Clients
 from support.faults import FaultProxy
 from support.postgres import database_url, fresh_queue, open_queue
 from support.servers import Postgres
@@ -17,15 +19,8 @@ Open = Callable[..., PostgresBroker]
 @pytest.fixture
 def open_one() -> Iterator[Open]:
     """Opens clients: of a queue by its name, at a URL; closed with the test."""
-    opened: list[PostgresBroker] = []
-
-    def open_one(queue: str, url: str | None = None, deadline: float = 10.0) -> PostgresBroker:
-        opened.append(open_queue(queue, url, deadline))
-        return opened[-1]
-
-    yield open_one
-    for broker in opened:
-        broker.close()
+    with closing(Clients(open_queue)) as clients:
+        yield clients
 
 
 @pytest.fixture

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from millgate.brokers.rabbitmq.broker import RabbitBroker
 from support import servers
+from support.clients import Clients
 from support.debian13 import Debian13
 from support.faults import FaultProxy
 from support.ledger import Ledger
@@ -25,15 +27,8 @@ CONSUMER_TIMEOUT = 10
 @pytest.fixture
 def open_one() -> Iterator[Open]:
     """Opens clients: of a queue by its name, at a URL; closed with the test."""
-    opened: list[RabbitBroker] = []
-
-    def open_one(queue: str, url: str | None = None, deadline: float = 10.0) -> RabbitBroker:
-        opened.append(open_queue(queue, url, deadline))
-        return opened[-1]
-
-    yield open_one
-    for broker in opened:
-        broker.close()
+    with closing(Clients(open_queue)) as clients:
+        yield clients
 
 
 @pytest.fixture

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 
 import pytest
 
 from millgate.brokers.redis import RedisBroker
 from support import servers
+from support.clients import Clients
 from support.faults import FaultProxy
 from support.redis import fresh_queue, open_queue
 from support.servers import Redis
@@ -18,15 +20,8 @@ Open = Callable[..., RedisBroker]
 @pytest.fixture
 def open_one() -> Iterator[Open]:
     """Opens clients: of a queue by its name, at a URL; closed with the test."""
-    opened: list[RedisBroker] = []
-
-    def open_one(queue: str, url: str | None = None, deadline: float = 10.0) -> RedisBroker:
-        opened.append(open_queue(queue, url, deadline))
-        return opened[-1]
-
-    yield open_one
-    for broker in opened:
-        broker.close()
+    with closing(Clients(open_queue)) as clients:
+        yield clients
 
 
 @pytest.fixture
