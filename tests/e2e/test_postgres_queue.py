@@ -9,54 +9,16 @@ import pytest
 
 from node import services
 from node.cluster import Cluster
-from support.install import RESTRICTED, Installed, postgres
+from support.install import Installed, postgres
+from support.server_pods import ServerPod
 from support.wait import eventually
 
-PASSWORD = "p@ss/w:rd%"
+DATABASE = ServerPod("database", services.POSTGRES, 5432, "POSTGRES_PASSWORD", "p@ss/w:rd%")
 
 
 def uri(namespace: str) -> str:
     """The database's URL, good in every namespace."""
     return f"postgresql://postgres:p%40ss%2Fw%3Ard%25@database.{namespace}.svc:5432/postgres"
-
-
-def a_database(namespace: str) -> list[dict[str, Any]]:
-    """PostgreSQL as a pod, with a Service and the Secret that names it."""
-    container = {
-        "name": "postgres",
-        "image": services.POSTGRES,
-        "imagePullPolicy": "IfNotPresent",
-        "env": [{"name": "POSTGRES_PASSWORD", "value": PASSWORD}],
-        "readinessProbe": {"tcpSocket": {"port": 5432}, "periodSeconds": 1},
-        "securityContext": {**RESTRICTED, "readOnlyRootFilesystem": True},
-        "volumeMounts": [
-            {"name": "data", "mountPath": "/data"},
-            {"name": "tmp", "mountPath": "/tmp"},
-        ],
-    }
-    pod = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": "database", "labels": {"app": "database"}},
-        "spec": {
-            "containers": [container],
-            "securityContext": {"fsGroup": services.USER},
-            "volumes": [{"name": "data", "emptyDir": {}}, {"name": "tmp", "emptyDir": {}}],
-        },
-    }
-    service = {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": "database"},
-        "spec": {"selector": {"app": "database"}, "ports": [{"port": 5432}]},
-    }
-    secret = {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": {"name": "database"},
-        "stringData": {"uri": uri(namespace)},
-    }
-    return [pod, service, secret]
 
 
 def a_queue(image: str) -> dict[str, Any]:
@@ -94,7 +56,7 @@ def sql(cluster: Cluster, namespace: str, statement: str) -> list[str]:
 @pytest.fixture
 def database(cluster: Cluster, place: str) -> str:
     """The namespace, with a database that answers."""
-    cluster.apply(*a_database(place), namespace=place)
+    cluster.apply(*DATABASE.objects(uri(place)), namespace=place)
     cluster.kubectl("wait", "pod/database", "-n", place, "--for=condition=Ready", "--timeout=90s")
     table = "CREATE TABLE ledger (task text, event text, pod text, at timestamptz DEFAULT now())"
     eventually(lambda: sql(cluster, place, table) == ["CREATE TABLE"], timeout=30, every=1)

@@ -11,55 +11,18 @@ import pytest
 
 from node import services
 from node.cluster import Cluster
-from support.install import RESTRICTED, Installed, rabbitmq
+from support.install import Installed, rabbitmq
+from support.server_pods import ServerPod
 from support.wait import eventually
 
 PASSWORD = "rabbit-p4ss"
+SERVER = ServerPod("rabbit", services.RABBITMQ, 5672, "RABBITMQ_PASSWORD", PASSWORD)
 TASKS = 200
 
 
 def uri(namespace: str) -> str:
     """The server's URL, good in every namespace."""
     return f"amqp://millgate:{PASSWORD}@rabbit.{namespace}.svc/%2F"
-
-
-def a_server(namespace: str) -> list[dict[str, Any]]:
-    """RabbitMQ as a pod, with a Service and the Secret that names it."""
-    container = {
-        "name": "rabbitmq",
-        "image": services.RABBITMQ,
-        "imagePullPolicy": "IfNotPresent",
-        "env": [{"name": "RABBITMQ_PASSWORD", "value": PASSWORD}],
-        "readinessProbe": {"tcpSocket": {"port": 5672}, "periodSeconds": 1},
-        "securityContext": {**RESTRICTED, "readOnlyRootFilesystem": True},
-        "volumeMounts": [
-            {"name": "data", "mountPath": "/data"},
-            {"name": "tmp", "mountPath": "/tmp"},
-        ],
-    }
-    pod = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": "rabbit", "labels": {"app": "rabbit"}},
-        "spec": {
-            "containers": [container],
-            "securityContext": {"fsGroup": services.USER},
-            "volumes": [{"name": "data", "emptyDir": {}}, {"name": "tmp", "emptyDir": {}}],
-        },
-    }
-    service = {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": "rabbit"},
-        "spec": {"selector": {"app": "rabbit"}, "ports": [{"port": 5672}]},
-    }
-    secret = {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": {"name": "rabbit"},
-        "stringData": {"uri": uri(namespace)},
-    }
-    return [pod, service, secret]
 
 
 def a_queue(image: str) -> dict[str, Any]:
@@ -140,7 +103,7 @@ def queue(cluster: Cluster, installed: Installed, place: str, app_image: str) ->
     """The TaskQueue, with workers that are ready."""
     archive = services.rabbitmq(lambda text: print(text, file=sys.stderr, flush=True))
     cluster.load(archive)
-    cluster.apply(*a_server(place), namespace=place)
+    cluster.apply(*SERVER.objects(uri(place)), namespace=place)
     cluster.apply(a_queue(app_image), namespace=place)
     cluster.kubectl("wait", "pod/rabbit", "-n", place, "--for=condition=Ready", "--timeout=120s")
     installed.wait_for("taskqueue", "counted", place, timeout=120)
@@ -189,7 +152,7 @@ def test_a_pool_at_zero_keeps_its_brokerd_which_follows_the_secret_and_goes_with
     assert queue.status()["serverVersion"].startswith("4.")
     eventually(lambda: queue.status()["brokerd"] == queue.server(), timeout=60, every=0.5)
 
-    changed = a_server(place)[-1] | {"stringData": {"uri": f"{uri(place)}?heartbeat=5"}}
+    changed = SERVER.objects(f"{uri(place)}?heartbeat=5")[-1]
     cluster.apply(changed, namespace=place)
 
     def replaced() -> bool:
