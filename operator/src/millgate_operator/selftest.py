@@ -19,6 +19,7 @@ from millgate_operator import names, observe
 from millgate_operator.cluster import TASK_QUEUE, Cluster, ClusterError, KubernetesCluster
 from millgate_operator.errors import Blocked
 from millgate_operator.links import Links
+from millgate_operator.probe import probe
 from millgate_operator.settings import OperatorSettings, environment
 from millgate_operator.spec import parse_task_queue
 
@@ -102,12 +103,8 @@ def _ask(cluster: Cluster, made: dict[str, Any], text: str, timeout: float) -> o
         where = observe.connection(cluster, queue, OperatorSettings())
         broker = links.open((queue.meta.namespace, queue.meta.name), queue.broker_queue, where)
         app = App(broker, queue=queue.broker_queue)
-
-        @app.task(name="probe", topic="probe")
-        def probe(text: str) -> str:
-            raise NotImplementedError
-
-        return probe.send(text).result(timeout=timeout)
+        task = app.task(name="probe", topic="probe")(probe.__wrapped__)
+        return task.send(text).result(timeout=timeout)
     finally:
         links.close_all()
 

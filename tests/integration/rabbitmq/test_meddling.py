@@ -147,35 +147,32 @@ def test_what_somebody_else_puts_into_the_streams_is_passed_over(
     assert "read" in brokerd.said()
 
 
-def test_what_a_newer_program_stored_is_refused_by_its_version(
-    queue: str, serve: Serve, open_one: Open
-) -> None:
-    brokerd = serve()
-    broker = open_one(queue)
-    broker.publish([a_message()])
-    brokerd.end()
-    newer = bytearray(Entry(Kind.LAST, 99, 1, b"").pack())
-    newer[2] = FORMAT + 1
-    with raw(servers.rabbitmq().url) as channel:
-        channel.basic_publish("", f"millgate.{queue}.head", bytes(newer))
-    brokerd.start()
-    eventually(lambda: not brokerd.running)
-    assert f"stored in format {FORMAT + 1}" in brokerd.said()
+def newer() -> bytes:
+    """An entry as a newer program stores it."""
+    entry = bytearray(Entry(Kind.LAST, 99, 1, b"").pack())
+    entry[2] = FORMAT + 1
+    return bytes(entry)
 
 
-def test_a_head_that_is_no_head_is_refused_and_not_taken_for_an_empty_queue(
-    queue: str, serve: Serve, open_one: Open
+@pytest.mark.parametrize(
+    ("entry", "complaint"),
+    [
+        pytest.param(newer(), f"stored in format {FORMAT + 1}", id="newer"),
+        pytest.param(Entry(Kind.LAST, 99, 1, b"\xc1").pack(), "cannot be read", id="no head"),
+    ],
+)
+def test_a_head_that_cannot_be_read_is_refused_and_not_taken_for_an_empty_queue(
+    entry: bytes, complaint: str, queue: str, serve: Serve, open_one: Open
 ) -> None:
     brokerd = serve()
     broker = open_one(queue)
     broker.publish([a_message()])
     brokerd.end()
     with raw(servers.rabbitmq().url) as channel:
-        odd = Entry(Kind.LAST, 99, 1, b"\xc1").pack()
-        channel.basic_publish("", f"millgate.{queue}.head", odd)
+        channel.basic_publish("", f"millgate.{queue}.head", entry)
     brokerd.start()
     eventually(lambda: not brokerd.running)
-    assert "cannot be read" in brokerd.said()
+    assert complaint in brokerd.said()
 
 
 @pytest.mark.parametrize("part", ["calls", "head"])

@@ -177,15 +177,22 @@ def test_what_is_no_call_is_told_apart(payload: bytes) -> None:
         Call.read(payload)
 
 
+class Kept:
+    """An engine whose calls go through a journal."""
+
+    def __init__(self) -> None:
+        self.engine = Engine()
+        self.journal: list[bytes] = []
+
+    def ask(self, now: float, number: int, verb: str, *args: object) -> Any:
+        caller, payload = Caller("a", "q"), frames.pack([number, number, verb, args])
+        self.journal.append(self.engine.record(now, caller, payload))
+        return frames.unpack(self.engine.apply(now, caller, Call.read(payload)))[1]
+
+
 def test_time_in_which_nobody_could_be_heard_ends_no_lease() -> None:
-    engine = Engine()
-    journal: list[bytes] = []
-
-    def ask(now: float, number: int, verb: str, *args: object) -> Any:
-        payload = frames.pack([number, number, verb, args])
-        journal.append(engine.record(now, Caller("a", "q"), payload))
-        return frames.unpack(engine.apply(now, Caller("a", "q"), Call.read(payload)))[1]
-
+    kept = Kept()
+    engine, journal, ask = kept.engine, kept.journal, kept.ask
     worker = values.from_worker(a_worker())
     ask(100.0, 1, "configure", [policy_to_dict(TopicPolicy("default", lease=30.0))], None, False)
     ask(100.0, 2, "register", worker, values.from_info(an_info()))
@@ -206,14 +213,8 @@ def test_time_in_which_nobody_could_be_heard_ends_no_lease() -> None:
 
 
 def test_what_time_had_ended_before_stays_ended_wherever_the_records_are_read() -> None:
-    engine = Engine()
-    journal: list[bytes] = []
-
-    def ask(now: float, number: int, verb: str, *args: object) -> Any:
-        payload = frames.pack([number, number, verb, args])
-        journal.append(engine.record(now, Caller("a", "q"), payload))
-        return frames.unpack(engine.apply(now, Caller("a", "q"), Call.read(payload)))[1]
-
+    kept = Kept()
+    engine, journal, ask = kept.engine, kept.journal, kept.ask
     first, second = a_worker("first"), a_worker("second")
     ask(100.0, 1, "configure", [policy_to_dict(TopicPolicy("default", lease=30.0))], None, False)
     ask(100.0, 2, "register", values.from_worker(first), values.from_info(an_info()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -62,8 +63,9 @@ class _Dumper(Dumper):
         head = _HEADER.pack(1, int(None in values), self.element, len(values), 1)
         return head + self.body(values)
 
+    @abstractmethod
     def body(self, values: Sequence[Any]) -> bytes:
-        raise NotImplementedError
+        """The elements, each with its length before it."""
 
 
 class _Fixed(_Dumper):
