@@ -6,11 +6,11 @@ import base64
 from typing import Any, Final
 
 from millgate_operator import names
-from millgate_operator.desired.objects import CONTAINER_SECURITY, POD_SECURITY, an_object
+from millgate_operator.desired import brokerd_pod
+from millgate_operator.desired.objects import an_object
 from millgate_operator.settings import OperatorSettings
 from millgate_operator.spec import TaskQueue
 
-_REQUESTS: Final = {"requests": {"cpu": "50m", "memory": "64Mi"}}
 _DATA: Final = "/var/lib/millgate"
 
 
@@ -46,29 +46,20 @@ def stateful_set(queue: TaskQueue, settings: OperatorSettings) -> dict[str, Any]
     local = queue.spec.broker.local
     storage = local.storage if local else None
     made = an_object("apps/v1", "StatefulSet", names.brokerd(name), queue, names.BROKER)
-    volumes: list[dict[str, Any]] = [
-        {"name": "key", "secret": {"secretName": names.brokerd(name), "defaultMode": 0o440}},
-        {"name": "tmp", "emptyDir": {}},
-    ]
+    secret = {"secretName": names.brokerd(name), "defaultMode": 0o440}
+    volumes: list[dict[str, Any]] = [{"name": "key", "secret": secret}]
+    if storage is None:
+        volumes.append({"name": "data", "emptyDir": {}})
     made["spec"] = {
         "replicas": 1,
         "serviceName": names.brokerd(name),
         "selector": {"matchLabels": names.selector(name, names.BROKER)},
         "template": {
             "metadata": {"labels": names.labels(name, names.BROKER)},
-            "spec": {
-                "automountServiceAccountToken": False,
-                "enableServiceLinks": False,
-                "terminationGracePeriodSeconds": 30,
-                "securityContext": dict(POD_SECURITY),
-                "containers": [_container(queue, settings)],
-                "volumes": volumes,
-            },
+            "spec": brokerd_pod.pod(_container(queue, settings), volumes),
         },
     }
-    if storage is None:
-        volumes.append({"name": "data", "emptyDir": {}})
-    else:
+    if storage is not None:
         made["spec"]["volumeClaimTemplates"] = [_claim(storage.size, storage.storage_class_name)]
         made["spec"]["persistentVolumeClaimRetentionPolicy"] = {
             "whenDeleted": queue.spec.deletion_policy,
@@ -80,26 +71,19 @@ def stateful_set(queue: TaskQueue, settings: OperatorSettings) -> dict[str, Any]
 def _container(queue: TaskQueue, settings: OperatorSettings) -> dict[str, Any]:
     local = queue.spec.broker.local
     resources = local.resources if local else None
-    listen = f"0.0.0.0:{names.BROKERD_PORT}"
-    return {
-        "name": names.BROKERD,
-        "image": settings.broker_image,
-        "imagePullPolicy": settings.broker_pull_policy,
-        "command": ["millgate", "brokerd"],
-        "args": ["--listen", listen, "--key-file", names.KEY_FILE, "--data", _DATA],
-        "env": [{"name": "HOME", "value": "/tmp"}],  # noqa: S108 -- the pod's own emptyDir
+    arguments = [
+        *("--listen", f"0.0.0.0:{names.BROKERD_PORT}"),
+        *("--key-file", names.KEY_FILE, "--data", _DATA),
+    ]
+    mounts: list[dict[str, Any]] = [
+        {"name": "key", "mountPath": names.KEY_DIR, "readOnly": True},
+        {"name": "data", "mountPath": _DATA},
+    ]
+    return brokerd_pod.container(settings, arguments, resources, mounts) | {
         "ports": [{"name": "broker", "containerPort": names.BROKERD_PORT, "protocol": "TCP"}],
-        "resources": resources if resources is not None else dict(_REQUESTS),
-        "securityContext": dict(CONTAINER_SECURITY),
-        "terminationMessagePolicy": "FallbackToLogsOnError",
         "startupProbe": _probe(1, 60),
         "readinessProbe": _probe(5, 2),
         "livenessProbe": _probe(10, 6),
-        "volumeMounts": [
-            {"name": "key", "mountPath": names.KEY_DIR, "readOnly": True},
-            {"name": "data", "mountPath": _DATA},
-            {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 -- the pod's own emptyDir
-        ],
     }
 
 

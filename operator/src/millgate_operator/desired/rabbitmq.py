@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any, Final
 
 from millgate_operator import names
-from millgate_operator.desired.objects import CONTAINER_SECURITY, POD_SECURITY, an_object
+from millgate_operator.desired import brokerd_pod
+from millgate_operator.desired.objects import an_object
 from millgate_operator.settings import OperatorSettings
 from millgate_operator.spec import TaskQueue
 from millgate_operator.spec.taskqueue import Connection, RabbitMQBroker
 
-_REQUESTS: Final = {"requests": {"cpu": "50m", "memory": "64Mi"}}
 _WEIGHT: Final = 100  # as strong as a wish can be
 
 
@@ -68,19 +68,11 @@ def _pod(queue: TaskQueue, settings: OperatorSettings) -> dict[str, Any]:
     connection = queue.spec.broker.connection
     assert connection is not None
     secret = {"secretName": connection.secret_ref.name, "defaultMode": 0o440}
-    return {
-        "automountServiceAccountToken": False,
-        "enableServiceLinks": False,
-        "terminationGracePeriodSeconds": 30,
-        "securityContext": dict(POD_SECURITY),
-        "affinity": {
-            "podAntiAffinity": {
-                "preferredDuringSchedulingIgnoredDuringExecution": [_apart(queue.meta.name)]
-            }
-        },
-        "containers": [_container(queue, connection, settings)],
-        "volumes": [{"name": "tmp", "emptyDir": {}}, {"name": "broker", "secret": secret}],
-    }
+    apart = {"preferredDuringSchedulingIgnoredDuringExecution": [_apart(queue.meta.name)]}
+    made = brokerd_pod.pod(
+        _container(queue, connection, settings), [{"name": "broker", "secret": secret}]
+    )
+    return made | {"affinity": {"podAntiAffinity": apart}}
 
 
 def _apart(name: str) -> dict[str, Any]:
@@ -94,30 +86,18 @@ def _apart(name: str) -> dict[str, Any]:
 def _container(
     queue: TaskQueue, connection: Connection, settings: OperatorSettings
 ) -> dict[str, Any]:
-    resources = _section(queue).resources
     arguments = {
         "--broker-file": f"{names.BROKER_DIR}/{connection.secret_ref.key}",
         "--queue": queue.broker_queue,
         "--metrics": f"0.0.0.0:{names.HTTP_PORT}",
     }
-    return {
-        "name": names.BROKERD,
-        "image": settings.broker_image,
-        "imagePullPolicy": settings.broker_pull_policy,
-        "command": ["millgate", "brokerd"],
-        "args": [part for pair in arguments.items() for part in pair],
-        "env": [{"name": "HOME", "value": "/tmp"}],  # noqa: S108 -- the pod's own emptyDir
+    mount = {"name": "broker", "mountPath": names.BROKER_DIR, "readOnly": True}
+    flags = [part for pair in arguments.items() for part in pair]
+    return brokerd_pod.container(settings, flags, _section(queue).resources, [mount]) | {
         "ports": [{"name": "http", "containerPort": names.HTTP_PORT, "protocol": "TCP"}],
-        "resources": resources if resources is not None else dict(_REQUESTS),
-        "securityContext": dict(CONTAINER_SECURITY),
-        "terminationMessagePolicy": "FallbackToLogsOnError",
         # no pod starts again because RabbitMQ is away; one that hangs loses the queue with its heartbeats
         "livenessProbe": _probe("/livez", 10, 6),
         "readinessProbe": _probe("/readyz", 2, 3),
-        "volumeMounts": [
-            {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 -- the pod's own emptyDir
-            {"name": "broker", "mountPath": names.BROKER_DIR, "readOnly": True},
-        ],
     }
 
 
