@@ -12,6 +12,10 @@ ROOT = Path(__file__).parents[2]
 SOURCES = sorted(
     path for folder in ("worker/src", "operator/src") for path in (ROOT / folder).rglob("*.py")
 )
+#: What servers run.
+SCRIPTS = sorted(
+    path for suffix in ("lua", "sql") for path in (ROOT / "worker/src").rglob(f"*.{suffix}")
+)
 MODULE_LINES = 400
 FUNCTION_LINES = 40
 NAMES_FOR_THE_UNKNOWN = {"utils", "util", "helpers", "common", "misc", "manager"}
@@ -43,3 +47,11 @@ def test_a_module_fits_its_budget(path: Path) -> None:
         assert ast.get_docstring(tree), "say in one sentence what the module is responsible for"
     long = {function.name: lines(function) for function in functions(tree)}
     assert {name: count for name, count in long.items() if count > FUNCTION_LINES} == {}
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_script_fits_its_budget(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert text.count("\n") <= MODULE_LINES, "split it: one file, one noun or verb"
+    assert path.stem not in NAMES_FOR_THE_UNKNOWN, "name it for what it does"
+    assert text.startswith("-- "), "say in its first line what it is responsible for"

@@ -7,14 +7,11 @@ from importlib.resources import files
 
 import pytest
 
-from millgate.brokers.redis.scripts import compose, script
+from millgate.brokers.redis.scripts import NOUNS, compose, script
 
 FOLDER = files("millgate.brokers.redis.scripts")
-PRELUDE = FOLDER.joinpath("prelude.lua").read_text(encoding="utf-8")
 VERBS = sorted(
-    path.name.removesuffix(".lua")
-    for path in FOLDER.iterdir()
-    if path.name.endswith(".lua") and path.name != "prelude.lua"
+    path.name.removesuffix(".lua") for path in FOLDER.iterdir() if path.name.endswith(".lua")
 )
 _COMMAND = re.compile(r"\bcall\('([A-Z]+)'")
 
@@ -53,6 +50,16 @@ def test_what_is_seldom_used_is_made_when_it_is_called() -> None:
     assert "return rare.sleeps(...)" in text
     assert "return rare.rests(...)" not in text, "only those outside need a way in"
     assert text.index("local function says") < text.index("rarely = function()")
+
+
+def test_no_file_of_the_prelude_is_left_out() -> None:
+    found = {path.name for path in FOLDER.joinpath("prelude").iterdir()}
+    assert found == {f"{noun}.lua" for noun in NOUNS}
+
+
+def test_what_needs_little_is_small() -> None:
+    assert "local function" not in script("schedules").text.decode()
+    assert len(script("lock").text) < len(script("publish").text) / 8
 
 
 def test_every_script_has_a_name_of_its_own() -> None:

@@ -12,6 +12,26 @@ from typing import Final, NamedTuple
 #: These run before the queue exists, so they stand alone.
 _ALONE: Final = frozenset({"setup", "probe"})
 _SELDOM: Final = "--@seldom"
+#: The prelude's files, each one noun. What is not seldom used stands behind what it uses.
+NOUNS: Final = (
+    "frame",
+    "topics",
+    "rows",
+    "gates",
+    "leases",
+    "ends",
+    "dead",
+    "known",
+    "publishing",
+    "groups",
+    "active",
+    "bells",
+    "finish",
+    "upkeep",
+    "regating",
+    "time",
+    "settlements",
+)
 _FUNCTION: Final = re.compile(r"^local function (\w+)\(", re.MULTILINE)
 _CALL: Final = re.compile(r"([A-Za-z_]\w*)\(")
 _COMMENT: Final = re.compile(r"^\s*--(?!@).*\n?", re.MULTILINE)
@@ -39,17 +59,24 @@ def script(verb: str) -> Script:
     folder = files(__name__)
     text = folder.joinpath(f"{verb}.lua").read_text(encoding="utf-8")
     if verb not in _ALONE:
-        text = compose(folder.joinpath("prelude.lua").read_text(encoding="utf-8"), text)
+        text = compose(prelude(), text)
     data = text.encode()
     return Script(verb, data, hashlib.sha1(data, usedforsecurity=False).hexdigest().encode())
 
 
-def compose(prelude: str, verb: str) -> str:
+@cache
+def prelude() -> str:
+    """What verbs share, whole."""
+    folder = files(__name__).joinpath("prelude")
+    return "".join(folder.joinpath(f"{noun}.lua").read_text(encoding="utf-8") for noun in NOUNS)
+
+
+def compose(shared: str, verb: str) -> str:
     """A verb's text behind the parts of the prelude that it uses.
 
     Functions marked as seldom used are nested in one function, which makes them when the first of them is called.
     """
-    parts = list(_parts(_COMMENT.sub("", prelude)))
+    parts = list(_parts(_COMMENT.sub("", shared)))
     needed = _reached(parts, verb)
     seldom = [part for part in parts if part.seldom and part.name in needed]
     often = [part for part in parts if not part.seldom and (not part.name or part.name in needed)]

@@ -1,0 +1,73 @@
+-- The index of topics that may be claimed from: `active` has them by level and pass, `age` by when they are raised.
+
+-- When the longest waiting row of a lane entered it; nil: the lane is empty.
+--@seldom
+local function oldest(t)
+  local back = call('ZRANGE', P .. 'b:' .. t.n, 0, 0, 'WITHSCORES')
+  local best, from = tonumber(back[2]), '-inf'
+  for _ = 1, 10 do
+    local page = call('ZRANGEBYSCORE', t.q, from, '+inf', 'WITHSCORES', 'LIMIT', 0, back[1] and 8 or 1)
+    if not page[1] then break end
+    for k = 1, #page, 2 do
+      if not back[1] or not call('ZSCORE', P .. 'b:' .. t.n, page[k]) then
+        local rec = call('HGET', P .. 'm', page[k])
+        local row = rec and read(page[k], rec)
+        if row and (not best or row.enqueued < best) then best = row.enqueued end
+        break
+      end
+    end
+    from = string.format('%.0f', (floor(tonumber(page[2]) / SPAN) + 1) * SPAN)
+  end
+  return best
+end
+
+local function score(t) return string.format('%.3f', (9 - (t.c.prio or 5)) * LEVEL + t.ps) end
+
+-- Decide whether a topic competes; its row must be current.
+local function arm(t)
+  local limit = limit_of(t)
+  local go = t.w > 0 and not t.hp and not t.c.paused and not t.rg and not (limit and t.l >= limit)
+  if go and t.c.rcount then
+    local have = tokens(t)
+    if whole(have) < 1 then
+      go = false
+      local when = NOW + max(1, ceil((1 - have) * t.c.rper / t.c.rcount))
+      call('ZADD', P .. 'later', when, t.n)
+      alarm(when)
+    end
+  end
+  if not go then
+    call('ZREM', P .. 'active', t.n)
+    if t.w == 0 then call('ZREM', P .. 'age', t.n) end
+    t.live = false
+    return
+  end
+  if t.w0 == 0 then
+    local joined = tonumber(call('HGET', P .. 'g', 'v' .. (t.c.prio or 5))) or 0
+    if t.ps < joined then t.ps = joined end
+  end
+  call('ZADD', P .. 'active', score(t), t.n)
+  local boost = t.c.boost or 600
+  if boost > 0 and (t.w0 == 0 or t.late or t.aged) then
+    call('ZADD', P .. 'age', 'LT', (t.late or NOW) + ceil(boost * 1000), t.n)
+  elseif boost <= 0 and t.aged then
+    call('ZREM', P .. 'age', t.n)
+  end
+  t.live = true
+end
+
+-- Bring `active` up to date with the topics that were touched.
+local function settle_index()
+  for _, t in pairs(T) do
+    if t.arm or t.new or t.w ~= t.w0 or t.l ~= t.l1 then
+      t.news = t.news or t.new or t.l < t.l1 or t.arm
+      if t.arm or t.late or t.l ~= t.l1 or t.w0 == 0 or t.w == 0 or t.c.rcount then
+        arm(t)
+      else -- only longer or shorter: it competes or does not, as before
+        local limit = limit_of(t)
+        t.live = not (t.hp or t.c.paused or t.rg or (limit and t.l >= limit))
+      end
+      t.arm, t.new, t.late, t.aged, t.w0, t.l1 = nil, nil, nil, nil, t.w, t.l
+    end
+  end
+end

@@ -1,0 +1,56 @@
+-- Dead letters: `dm` has them by id, `da` and `dz:<topic>` their order, `gv` the topics by when the next one is too old.
+
+--@seldom
+local function forget_dead(id, tn)
+  call('ZREM', P .. 'da', id)
+  call('ZREM', P .. 'dz:' .. tn, id)
+  if call('HDEL', P .. 'dm', id) == 0 then return false end
+  group_over(id)
+  return true
+end
+
+--@seldom
+local function bound_dead(t, budget)
+  local most, key = t.c.most or 100000, P .. 'dz:' .. t.n
+  if most == 0 then return end
+  local over = min(budget, call('ZCARD', key) - most)
+  if over > 0 then
+    for _, id in ipairs(call('ZRANGE', key, 0, over - 1)) do forget_dead(id, t.n) end
+  end
+end
+
+--@seldom
+local function put_dead(t, id, letter)
+  G.serial = G.serial + 1
+  letter[10] = G.serial
+  call('HSET', P .. 'dm', id, mpack(letter))
+  call('ZADD', P .. 'da', G.serial, id)
+  call('ZADD', P .. 'dz:' .. t.n, G.serial, id)
+  call('ZADD', P .. 'gv', 'LT', NOW + ceil((t.c.keep or 1209600) * 1000), t.n)
+  there.dm = true
+  bound_dead(t, 10)
+end
+
+-- Give a message up: to the dead letters, to be forwarded by whoever hears of it, or dropped, as its topic says.
+--@seldom
+local function bury(t, row, lease, reason)
+  counts(row)
+  t.fl = t.fl + 1
+  if not row.nowhere then remove(t, row, lease) end
+  local attempt = row.f + row.l + row.i
+  local progress = exists('pg') and call('HGET', P .. 'pg', row.id) or ''
+  keep(t, row, 'F', nil, reason, attempt, max(MEMORY / 1000, ttl_of(t, row, nil)))
+  local letter = { t.name, reason, NOW, row.failure, row.f, row.l, row.i, attempt, lease and lease.worker or '', 0,
+    progress, row.bad and 1 or 0, row.rec, t.n }
+  if t.c.dead == 'F' and not row.bad then
+    G.serial = G.serial + 1
+    letter[10] = G.serial
+    letter[15] = t.c.target or ''
+    call('HSET', P .. 'fw', G.serial, mpack({ row.id, letter }))
+    there.fw = true
+  elseif t.c.dead ~= 'D' then
+    put_dead(t, row.id, letter)
+  end
+  gone(t, row)
+  told(row.id, 'F')
+end

@@ -1,0 +1,101 @@
+-- Gates: per-key limits and strict orders.
+-- `p:<topic>:<key>` has the rows of a key that wait and hold no slot, by rank; the first of them, as many as slots are
+-- free, are in the lane, the others parked in `pz`. A slot is held by a row that runs, and in a strict order also by one
+-- that has started and waits for its retry (`kl`, `kh` count both).
+
+local function gate_of(t, key)
+  if t.c.order == 'F' then return '' end
+  if t.c.order or t.c.keys then return key end
+  return nil
+end
+
+--@seldom
+local function slots(t)
+  if t.c.order then return 1 end
+  return t.c.keys
+end
+
+--@seldom
+local function gate_key(t, g) return P .. 'p:' .. t.n .. ':' .. g end
+
+--@seldom
+local function busy(t, g)
+  if t.c.order == 'F' then return t.l + t.rh end
+  local n = tonumber(call('HGET', P .. 'kl:' .. t.n, g)) or 0
+  if t.c.order then n = n + (tonumber(call('HGET', P .. 'kh:' .. t.n, g)) or 0) end
+  return n
+end
+
+--@seldom
+local function tally(name, key, by)
+  if call('HINCRBY', name, key, by) <= 0 then call('HDEL', name, key) end
+end
+
+-- A row that has started waits again (1), or does not any more (-1).
+--@seldom
+local function retrying(t, row, by)
+  t.rh = t.rh + by
+  if row.key then tally(P .. 'kh:' .. t.n, row.key, by) end
+end
+
+--@seldom
+local function into_lane(t, id, rank, ready)
+  call('ZADD', t.q, rank, id)
+  t.w = t.w + 1
+  t.new = true
+  if ready then
+    call('ZADD', P .. 'b:' .. t.n, ready, id)
+    t.late = min(t.late or ready, ready)
+  end
+end
+
+--@seldom
+local function out_of_lane(t, id)
+  if call('ZREM', t.q, id) == 0 then return false end
+  call('ZREM', P .. 'b:' .. t.n, id)
+  t.w = t.w - 1
+  return true
+end
+
+--@seldom
+local function park(t, id, rank)
+  call('ZADD', P .. 'pz:' .. t.n, rank, id)
+end
+
+-- Let a due row wait: in its lane, or parked when its key is busy. `ready` nil: since it was enqueued.
+--@seldom
+local function enter(t, row, ready)
+  if t.rg and t.rg ~= '2' then
+    call('ZADD', P .. 'z:' .. t.n, row.rank, row.id)
+    if ready then call('ZADD', P .. 'b:' .. t.n, ready, row.id) end
+    return
+  end
+  local g = gate_of(t, row.key)
+  if g then
+    counts(row)
+    if not (t.c.order and row.started) then
+      local p = gate_key(t, g)
+      local free = slots(t) - busy(t, g)
+      call('ZADD', p, row.rank, row.id)
+      if call('ZRANK', p, row.id) >= free then
+        park(t, row.id, row.rank)
+        return
+      end
+      local last = call('ZRANGE', p, free, free, 'WITHSCORES')
+      if last[1] and out_of_lane(t, last[1]) then park(t, last[1], last[2]) end
+    end
+  end
+  into_lane(t, row.id, row.rank, ready)
+end
+
+-- A slot of a key may be free: the best parked row takes it.
+--@seldom
+local function fill(t, g)
+  if t.rg and t.rg ~= '2' then return end
+  local free = slots(t) - busy(t, g)
+  if free <= 0 then return end
+  local next = call('ZRANGE', gate_key(t, g), free - 1, free - 1, 'WITHSCORES')
+  if next[1] and call('ZREM', P .. 'pz:' .. t.n, next[1]) == 1 then
+    into_lane(t, next[1], next[2], NOW)
+  end
+end

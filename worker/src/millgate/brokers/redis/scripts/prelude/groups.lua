@@ -1,0 +1,97 @@
+-- Groups: `gr:<id>` has members, callback, require_all, watched ids; `gp:`, `gf:` the members that are pending and that
+-- failed; `wt` maps a watched id to pairs of group and member; `cb` a buried callback to its group.
+
+--@seldom
+local function forget_group(gid, info)
+  info = info or call('HMGET', P .. 'gr:' .. gid, 'watched', 'callback')
+  for _, id in ipairs(munpack(info[1])) do
+    local packed = call('HGET', P .. 'wt', id)
+    if packed then
+      local left = {}
+      for _, pair in ipairs(munpack(packed)) do if pair[1] ~= gid then left[#left + 1] = pair end end
+      if #left > 0 then call('HSET', P .. 'wt', id, mpack(left)) else call('HDEL', P .. 'wt', id) end
+    end
+  end
+  call('HDEL', P .. 'cb', munpack(info[2])[1])
+  call('UNLINK', P .. 'gr:' .. gid, P .. 'gp:' .. gid, P .. 'gf:' .. gid)
+end
+
+--@seldom
+local function group_over(id)
+  if exists('cb') then
+    local gid = call('HGET', P .. 'cb', id)
+    if gid then forget_group(gid) end
+  end
+end
+
+--@seldom
+local function close_if_complete(gid)
+  local info = call('HMGET', P .. 'gr:' .. gid, 'watched', 'callback', 'all', 'buried', 'members')
+  if not info[1] or info[4] or call('EXISTS', P .. 'gp:' .. gid) == 1 then return end
+  local d = munpack(info[2])
+  local failures = call('SCARD', P .. 'gf:' .. gid)
+  if state_of(d[1]) or failures == 0 or info[3] ~= '1' then
+    forget_group(gid, info)
+    follow({ d })
+    return
+  end
+  call('HSET', P .. 'gr:' .. gid, 'buried', '1')
+  call('HSET', P .. 'cb', d[1], gid)
+  there.cb = true
+  local names = {}
+  for _, member in ipairs(munpack(info[5])) do
+    if #names < 20 and call('SISMEMBER', P .. 'gf:' .. gid, member) == 1 then names[#names + 1] = member end
+  end
+  local said = "of group '" .. gid .. "' did not succeed: " .. table.concat(names, ', ')
+  if failures > #names then said = said .. ' and ' .. (failures - #names) .. ' more' end
+  local t = topic(number_of(d[2]))
+  G.seq = G.seq + 1
+  t.e = t.e + 1
+  local rank = (9 - d[3]) * SPAN + G.seq
+  local rec = build(t.n, rank, NOW, d[13], nil, d[11] or nil, d[4] or nil, d[9] or nil, d[12] or nil)
+  local row = read(d[1], rec)
+  row.counted, row.started, row.f, row.l, row.i, row.nowhere = true, false, 0, 0, 0, true
+  row.failure = cjson.encode({ 'millgate.errors.TaskFailed', said, '' })
+  bury(t, row, nil, 'MemberFailed')
+  if call('HEXISTS', P .. 'dm', d[1]) == 0 and call('EXISTS', P .. 'gr:' .. gid) == 1 then forget_group(gid) end
+end
+
+--@seldom
+local function note(gid, member, state)
+  call('SREM', P .. 'gp:' .. gid, member)
+  if state ~= 'S' then call('SADD', P .. 'gf:' .. gid, member) end
+end
+
+--@seldom
+local function member_ended(id, state)
+  local packed = call('HGET', P .. 'wt', id)
+  if not packed then return end
+  for _, pair in ipairs(munpack(packed)) do
+    local gid, member = pair[1], pair[2]
+    if call('EXISTS', P .. 'gr:' .. gid) == 1 and not (state == 'S' and id ~= member) then
+      note(gid, member, state)
+      close_if_complete(gid)
+    end
+  end
+end
+
+--@seldom
+local function member_revived(id)
+  local packed = exists('wt') and call('HGET', P .. 'wt', id)
+  if not packed then return end
+  for _, pair in ipairs(munpack(packed)) do
+    local gid, member = pair[1], pair[2]
+    local info = call('HMGET', P .. 'gr:' .. gid, 'callback', 'buried')
+    if info[1] then
+      call('SADD', P .. 'gp:' .. gid, member)
+      call('SREM', P .. 'gf:' .. gid, member)
+      if info[2] then
+        local d = munpack(info[1])
+        call('HDEL', P .. 'gr:' .. gid, 'buried')
+        call('HDEL', P .. 'cb', d[1])
+        forget_dead(d[1], number_of(d[2]))
+        call('DEL', P .. 'r:' .. d[1])
+      end
+    end
+  end
+end

@@ -1,0 +1,56 @@
+-- What somebody does once a second: note that a worker was here, and forget what is over.
+
+--@seldom
+local function forget_workers()
+  for _, name in ipairs(call('ZRANGEBYSCORE', P .. 'ws', '-inf', NOW - 90000, 'LIMIT', 0, 20)) do
+    local fence = tonumber(call('HGET', P .. 'w:' .. name, 'fence') or nil)
+    if not (fence and fence > NOW) then
+      call('UNLINK', P .. 'w:' .. name)
+      call('ZREM', P .. 'ws', name)
+    end
+  end
+end
+
+--@seldom
+local function age_out_dead()
+  for _, tn in ipairs(call('ZRANGEBYSCORE', P .. 'gv', '-inf', NOW, 'LIMIT', 0, 5)) do
+    local t, key = topic(tonumber(tn)), P .. 'dz:' .. tn
+    local keep_for, next = ceil((t.c.keep or 1209600) * 1000), nil
+    bound_dead(t, 100)
+    for _, id in ipairs(call('ZRANGE', key, 0, 99)) do
+      local died = munpack(call('HGET', P .. 'dm', id))[3]
+      if died + keep_for > NOW then
+        next = died + keep_for
+        break
+      end
+      forget_dead(id, t.n)
+    end
+    if call('EXISTS', key) == 1 then call('ZADD', P .. 'gv', next or NOW, tn) else call('ZREM', P .. 'gv', tn) end
+  end
+end
+
+-- Note that somebody was here; after a gap nobody was, the owners of leases neither: they may renew first.
+local function beat(last, grace)
+  if last > 0 and NOW - last > 5000 and NOW - grace > 60000 then
+    grace = NOW + 10000
+    call('HSET', P .. 'g', 'grace', grace)
+  end
+  if NOW - last >= 1000 or NOW < last then call('HSET', P .. 'g', 'beat', NOW) end
+  return grace
+end
+
+--@seldom
+local function sweep()
+  G.grace = beat(G.beat, G.grace)
+  G.beat = NOW
+  forget_workers()
+  age_out_dead()
+  for _, id in ipairs(call('ZRANGEBYSCORE', P .. 'awx', '-inf', NOW, 'LIMIT', 0, 50)) do
+    call('ZREM', P .. 'awx', id)
+    call('HDEL', P .. 'aw', id)
+  end
+  for _, name in ipairs(call('ZRANGEBYSCORE', P .. 'lkx', '-inf', NOW, 'LIMIT', 0, 50)) do
+    call('ZREM', P .. 'lkx', name)
+    call('HDEL', P .. 'lk', name)
+  end
+end
