@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import subprocess
 import sys
 from importlib.metadata import version
@@ -93,6 +94,45 @@ def test_ctrl_c_ends_as_shells_expect(shell: Shell, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(millgate.cli, "_run", interrupted)
     assert shell("status") == EXIT_INTERRUPTED
     assert shell.err == ""
+
+
+def test_ctrl_c_while_a_class_is_made_is_ctrl_c(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(arguments: list[str], console: object) -> int:
+        raise RuntimeError("Error calling __set_name__ on 'Field'") from KeyboardInterrupt()
+
+    monkeypatch.setattr(millgate.cli, "_run", interrupted)
+    assert shell("status") == EXIT_INTERRUPTED
+    assert shell.err == ""
+
+
+def test_ctrl_c_in_the_middle_of_an_import_is_silent(tmp_path: Path) -> None:
+    slow = "import time\nprint('importing', flush=True)\ntime.sleep(60)\n"
+    (tmp_path / "argparse.py").write_text(slow)  # in place of the standard library's
+    command = [sys.executable, "-m", "millgate", "status"]
+    with subprocess.Popen(
+        command, env={"PYTHONPATH": str(tmp_path)}, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == b"importing\n"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(10) == -signal.SIGINT
+        assert process.stderr.read() == b""
+
+
+def test_ctrl_c_is_heard_once_a_command_runs() -> None:
+    code = (
+        "import signal, millgate.__main__, millgate.cli.status\n"
+        "assert signal.getsignal(signal.SIGINT) is signal.SIG_DFL\n"
+        "def add(subparsers):\n"
+        "    subparsers.add_parser('status').set_defaults(run=lambda args: signal.raise_signal(2))\n"
+        "millgate.cli.status.add = add\n"
+        "import sys; sys.argv = ['millgate', 'status']; sys.exit(millgate.__main__.main())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (EXIT_INTERRUPTED, "")
 
 
 def test_a_command_of_another_distribution_is_found_by_its_entry_point(shell: Shell) -> None:

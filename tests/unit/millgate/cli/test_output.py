@@ -7,8 +7,8 @@ import io
 import pytest
 import yaml
 
-from millgate.cli.console import Console
-from millgate.cli.output import Table, age, brief, count, emit, payload, plain
+from millgate.cli.console import Console, OutputLost
+from millgate.cli.output import Table, age, brief, count, emit, lines, payload, plain
 from millgate.errors import InvalidSettings
 from millgate.stats import TopicStats
 
@@ -101,3 +101,45 @@ def test_pipes_get_no_colours() -> None:
     assert not Console(out=Terminal(), environ={"NO_COLOR": "1"}).colours
     assert not Console(out=Terminal(), environ={"TERM": "dumb"}).colours
     assert not Console(out=io.StringIO(), environ={}).colours
+
+
+def test_what_a_task_said_stays_in_its_cell() -> None:
+    table = Table(("ID", "RESULT"), [("a1", "boom\nTraceback\x1b[2J\x07"), ("b2", "caf\ud800é")])
+    assert table.render(colours=True).splitlines()[1:] == [
+        "a1  boom Traceback\\x1b[2J\\x07",
+        "b2  caf\\ud800é",
+    ]
+    assert lines("a\n\tb\x1b[31m\r\n") == "a\n        b\\x1b[31m"
+
+
+def test_what_an_encoding_lacks_is_written_as_an_escape(monkeypatch: pytest.MonkeyPatch) -> None:
+    raw = io.BytesIO()
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(raw, encoding="ascii"))
+    console = Console(environ={})
+    console.print("a · b")
+    emit(console, "json", {"name": "a · b"})
+    assert raw.getvalue().decode("ascii").splitlines()[0] == "a \\xb7 b"
+    assert '"a \\u00b7 b"' in raw.getvalue().decode("ascii")
+
+
+def test_streams_that_were_closed_before_the_start_take_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("stdin", "stdout", "stderr"):
+        monkeypatch.setattr(f"sys.{name}", None)
+    console = Console(environ={})
+    console.print("nobody")
+    console.say("nobody")
+    assert not console.terminal
+    assert not console.confirm("sure?")
+    console.out.close()
+    console.err.close()
+
+
+def test_a_full_disk_is_an_error_of_one_line() -> None:
+    class Full(io.StringIO):
+        def write(self, text: str) -> int:
+            raise OSError(28, "No space left on device")
+
+    with pytest.raises(OutputLost, match="cannot be written: No space left on device"):
+        Console(out=Full(), environ={}).print("x")

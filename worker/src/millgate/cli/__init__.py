@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Final, NoReturn
 
-from millgate.cli.console import Console
+from millgate.cli.console import Console, OutputLost
 from millgate.errors import (
     EXIT_APP,
     EXIT_BROKER,
@@ -92,13 +93,17 @@ def main(argv: Sequence[str] | None = None, console: Console | None = None) -> i
         return _run(arguments, console)
     except MillgateError as error:
         console.say(f"millgate: error: {_one_line(error)}")
+        if isinstance(error, OutputLost):
+            _give_up_output()
         return exit_code(error)
     except BrokenPipeError:  # the reader, `head` for example, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _give_up_output()
         return EXIT_OK
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except Exception as error:  # noqa: BLE001 -- the last line of defence of a command line
+        if _interrupted(error):
+            return EXIT_INTERRUPTED
         console.say(
             f"millgate: internal error: {type(error).__name__}: {_one_line(error)}"
             " (repeat with `millgate --traceback …` to see where)"
@@ -134,12 +139,14 @@ def _run(arguments: list[str], console: Console) -> int:
     except SystemExit as ending:  # --help
         return int(ending.code or 0)
     if args.version:
-        print(f"millgate {version()}", file=console.out)
+        console.print(f"millgate {version()}")
         return EXIT_OK
     if args.command is None:
         parser.print_help(console.err)
         return EXIT_USAGE
     args.console = console
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # as `millgate.__main__` left it
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     code: int = args.run(args)
     return code
 
@@ -149,6 +156,19 @@ def version() -> str:
     from importlib.metadata import version as of
 
     return of("millgate")
+
+
+def _give_up_output() -> None:
+    """Let go what is still to be written, or the interpreter would try again at its end."""
+    if sys.stdout is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _interrupted(error: BaseException | None) -> bool:
+    """Whether Ctrl-C is behind an error: Python wraps what happens while a class is made into a RuntimeError."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__
+    return error is not None
 
 
 def _add(subparsers: Any, name: str | None) -> None:

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+import io
+import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TextIO
 
 from millgate.clock import Clock, SystemClock
+from millgate.errors import EXIT_FAILED, MillgateError
 from millgate.settings import environment
+
+
+class OutputLost(MillgateError):
+    """What was found out cannot be written."""
+
+    exit_code = EXIT_FAILED
 
 
 @dataclass(frozen=True, slots=True)
 class Console:
     """Handed to every command as `args.console`, so that a test can look over its shoulder."""
 
-    out: TextIO = field(default_factory=lambda: sys.stdout)
-    err: TextIO = field(default_factory=lambda: sys.stderr)
-    stdin: TextIO = field(default_factory=lambda: sys.stdin)
+    # a stream that was closed before the start is None in `sys`
+    out: TextIO = field(default_factory=lambda: _bold(sys.stdout))
+    err: TextIO = field(default_factory=lambda: _bold(sys.stderr))
+    stdin: TextIO = field(default_factory=lambda: sys.stdin or io.StringIO())
     environ: Mapping[str, str] = field(default_factory=environment)
     clock: Clock = field(default_factory=SystemClock)
 
@@ -31,6 +41,15 @@ class Console:
         """Whether to colour: a terminal, and nobody asked for none (no-color.org)."""
         return self.terminal and not self.environ.get("NO_COLOR")
 
+    def print(self, text: str, end: str = "\n") -> None:
+        """Answer on standard output, at once. Raises OutputLost, or BrokenPipeError when nobody reads any more."""
+        try:
+            print(text, end=end, file=self.out, flush=True)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise OutputLost(f"standard output cannot be written: {error.strerror}") from error
+
     def say(self, text: str) -> None:
         """One line on standard error: for people, never for a program that reads the output."""
         print(text, file=self.err, flush=True)
@@ -39,3 +58,14 @@ class Console:
         """Ask for a yes on the terminal."""
         print(f"{question} [y/N] ", end="", file=self.err, flush=True)
         return self.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def _bold(stream: TextIO | None) -> TextIO:
+    """A stream that writes what its encoding lacks as an escape, in place of an error."""
+    if isinstance(stream, io.TextIOWrapper):
+        stream.reconfigure(errors="backslashreplace")
+    return _nowhere() if stream is None else stream
+
+
+def _nowhere() -> TextIO:
+    return open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123 -- open as long as the process

@@ -9,7 +9,7 @@ from typing import Any
 
 from millgate.brokers.base import Broker, DeadLetter
 from millgate.cli.connection import add_broker, connected
-from millgate.cli.output import Table, add_format, brief, emit, payload
+from millgate.cli.output import Table, add_format, brief, emit, lines, payload
 from millgate.cli.purge import add_yes, agreed
 from millgate.cli.topics import remark_unknown, topic_name
 from millgate.errors import EXIT_FAILED, EXIT_OK, InvalidSettings
@@ -68,7 +68,7 @@ def _show(args: argparse.Namespace) -> int:
         return EXIT_FAILED
     emit(args.console, args.output, _plain(letter), Table(("FIELD", "VALUE"), _fields(letter)))
     if args.output == "table" and letter.failure is not None and letter.failure.traceback:
-        print(f"\n{letter.failure.traceback.rstrip()}", file=args.console.out)
+        args.console.print(f"\n{lines(letter.failure.traceback)}")
     return EXIT_OK
 
 

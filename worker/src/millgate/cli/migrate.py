@@ -54,7 +54,7 @@ def _run(args: argparse.Namespace) -> int:
             )
             return EXIT_OK
         version = "" if server.schema is None else f" {done} schema version {server.schema}"
-        console.out.write(f"{server.kind} at {server.endpoint}{version or ' is ready'}\n")
+        console.print(f"{server.kind} at {server.endpoint}{version or ' is ready'}")
     return EXIT_OK
 
 
@@ -79,5 +79,5 @@ def _show(console: Console, how: str, broker: Broker, pending: str | None) -> in
     if not pending:
         console.say(f"{broker.server().endpoint}: nothing to do")
         return EXIT_OK
-    console.out.write(pending + "\n")
+    console.print(pending)
     return EXIT_FAILED

@@ -43,25 +43,25 @@ _COLOURS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of text under titles. Columns whose every cell is a number are set to the right."""
+    """Rows of text under titles. Columns whose every cell is a number are set to the right.
+
+    A cell is one line, whatever a task put into it.
+    """
 
     titles: tuple[str, ...]
     rows: Sequence[Sequence[str]]
 
     def render(self, colours: bool = False) -> str:
         """Lines without trailing blanks; the titles alone when there are no rows."""
+        rows = [[harmless(cell) for cell in row] for row in self.rows]
         widths = [
-            max(_width(row[at]) for row in (self.titles, *self.rows))
-            for at in range(len(self.titles))
+            max(_width(row[at]) for row in (self.titles, *rows)) for at in range(len(self.titles))
         ]
-        right = [
-            bool(self.rows) and all(_numeric(row[at]) for row in self.rows)
-            for at in range(len(widths))
-        ]
+        right = [bool(rows) and all(_numeric(row[at]) for row in rows) for at in range(len(widths))]
         head = _line(self.titles, widths, right, {})
         lines = [_BOLD + head + _PLAIN if colours else head]
         palette = _COLOURS if colours else {}
-        lines += [_line(row, widths, right, palette) for row in self.rows]
+        lines += [_line(row, widths, right, palette) for row in rows]
         return "\n".join(lines)
 
 
@@ -77,10 +77,11 @@ def emit(console: Console, how: str, value: Any, *tables: Table) -> None:
     if how == "table":
         text = "\n\n".join(table.render(console.colours) for table in tables)
     elif how == "json":
-        text = json.dumps(plain(value), indent=2, ensure_ascii=False)
+        unicode = (getattr(console.out, "encoding", None) or "utf-8").lower() in ("utf-8", "utf8")
+        text = json.dumps(plain(value), indent=2, ensure_ascii=not unicode)
     else:
         text = _yaml(plain(value))
-    print(text, file=console.out, flush=True)
+    console.print(text)
 
 
 def plain(value: Any) -> Any:
@@ -118,6 +119,21 @@ def brief(data: bytes | None, width: int = 40) -> str:
         return "-"
     text = json.dumps(payload(data), ensure_ascii=False)
     return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def harmless(text: str) -> str:
+    """The text as one line that moves no cursor and changes no colour: other characters become blanks or escapes."""
+    if text.isprintable():
+        return text
+    return "".join(
+        letter if letter.isprintable() else " " if letter.isspace() else ascii(letter)[1:-1]
+        for letter in text
+    )
+
+
+def lines(text: str) -> str:
+    """Several lines, each of them harmless; tabs and indents stay."""
+    return "\n".join(harmless(line) for line in text.rstrip().expandtabs().split("\n"))
 
 
 def count(value: int | None) -> str:

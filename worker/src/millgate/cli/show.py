@@ -9,7 +9,7 @@ from typing import Any
 from millgate.brokers.base import Broker, State, TaskState
 from millgate.cli.connection import add_broker, connected, duration
 from millgate.cli.console import Console
-from millgate.cli.output import Table, add_format, brief, emit, payload
+from millgate.cli.output import Table, add_format, brief, emit, lines, payload
 from millgate.clock import Clock
 from millgate.errors import EXIT_FAILED, EXIT_OK
 
@@ -88,7 +88,7 @@ def report(console: Console, how: str, states: Sequence[TaskState]) -> None:
     if how == "table":
         for state in states:
             if state.failure is not None and state.failure.traceback:
-                print(f"\n{state.id}:\n{state.failure.traceback.rstrip()}", file=console.out)
+                console.print(f"\n{state.id}:\n{lines(state.failure.traceback)}")
 
 
 def _outcome(state: TaskState) -> str:

@@ -61,7 +61,7 @@ def _show(console: Console, args: argparse.Namespace, broker: Broker, server: Se
         "stats": stats,
     }
     if args.output == "table":
-        print(headline(server, target(args)[1], configuration, stats), file=console.out)
+        console.print(headline(server, target(args)[1], configuration, stats))
     emit(
         console,
         args.output,

@@ -21,7 +21,7 @@ def watched(
     try:
         while True:
             if clear:
-                print(_HOME_AND_CLEAR, end="", file=console.out)
+                console.print(_HOME_AND_CLEAR, end="")
             try:
                 show()
             except BrokerUnavailable as error:
