@@ -149,7 +149,7 @@ def test_its_processes_are_small_before_any_task(bench: Any, tmp_path: Path) -> 
     worker = bench.ready(app="bare:app", cwd=tmp_path, children=1)
     [child] = worker.children
     sizes = {
-        name: (rss_of(pid) or 0) / MEGABYTE
+        name: (rss_of(pid) or 0) / 1e6
         for name, pid in (
             ("guardian", worker.guardian),
             ("supervisor", worker.supervisor),

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+from _thread import allocate_lock
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from threading import Lock
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, overload
 
 from millgate import context, tracing
 from millgate.clock import Clock, SystemClock
 from millgate.errors import InvalidInput, InvalidSettings, UnsupportedByBroker
+from millgate.hints import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, overload
 from millgate.ids import new_id
 from millgate.inject import Scope, dependencies, is_async
 from millgate.message import DEFAULT_TOPIC, Message
@@ -317,7 +317,7 @@ class _Opening:
         os.register_at_fork(after_in_child=self.renew)
 
     def renew(self) -> None:
-        self.lock = Lock()
+        self.lock = allocate_lock()
 
 
 _opening = _Opening()

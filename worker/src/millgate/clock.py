@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import Protocol
+
+from millgate.hints import Protocol
 
 _BOOTTIME = getattr(
     time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC

@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
-from typing import Any, Final
 
 from millgate import registered
 from millgate.errors import NotDecodable, NotEncodable
+from millgate.hints import Any, Final
 from millgate.registered import Hook
 
 #: Levels of nesting that a value may have; JSON readers give up at some depth, so the writer sets one.

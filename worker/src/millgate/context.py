@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from millgate import codec
 from millgate.errors import InvalidInput, LockBusy, LockLost
+from millgate.hints import TYPE_CHECKING, Any, Final, Protocol
 from millgate.limits import parse_duration
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
 
 from millgate.errors import InvalidInput
+from millgate.hints import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from datetime import tzinfo

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from millgate.hints import Any, Final
 
 
 class MillgateError(Exception):

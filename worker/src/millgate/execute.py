@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
 
 from millgate import codec, context, tracing, workflow
 from millgate.context import Context, Surroundings
 from millgate.errors import InvalidInput, NotDecodable, NotEncodable, Reject, Retry, SoftTimeout
 from millgate.failure import describe
 from millgate.frozen import quick
+from millgate.hints import TYPE_CHECKING, Any, Final
 from millgate.inject import Scope, is_async
 from millgate.limits import parse_duration
 from millgate.message import Message

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections import deque
 from types import TracebackType
-from typing import Final
 
+from millgate.hints import Final
 from millgate.outcome import Failure
 
 MAX_MESSAGE: Final = 4096  # characters

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import MISSING, Field, fields
-from typing import Any, TypeVar
+
+from millgate.hints import Any, TypeVar
 
 T = TypeVar("T")
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from _thread import RLock
 from collections.abc import Callable, Mapping
-from typing import Any, Final
 
 from millgate.errors import InvalidInput
+from millgate.hints import Any, Final
 
 _GENERATOR: Final = 0x20
 _COROUTINE: Final = 0x80

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Final
 
 from millgate.errors import InvalidInput
+from millgate.hints import Final
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 #: Milliseconds, so that "51ms" is read as the float that is nearest to 0.051.

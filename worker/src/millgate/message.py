@@ -10,12 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
 
 import msgpack
 
 from millgate.errors import NotDecodable
 from millgate.frozen import quick
+from millgate.hints import Any, Final
 
 TOPIC_NAME: Final = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}\Z")
 DEFAULT_TOPIC: Final = "default"

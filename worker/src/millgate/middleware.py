@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from typing import Any
 
 from millgate.errors import InvalidInput
+from millgate.hints import Any
 
 #: Given the run's context; what it returns instead of yielding is the result, and the task does not run.
 Layer = Callable[[Any], Generator[Any, Any, Any]]

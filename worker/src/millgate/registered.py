@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from dataclasses import dataclass
 
 from millgate.errors import InvalidInput
+from millgate.hints import Any, TypeVar
 
 C = TypeVar("C", bound=type)
 
 
-class Hook(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Hook:
     """How a registered class travels: its name, and both directions."""
 
     name: str

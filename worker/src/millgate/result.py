@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from dataclasses import dataclass
 
 from millgate import codec
 from millgate.errors import (
@@ -14,6 +14,7 @@ from millgate.errors import (
     TaskCancelled,
     TaskFailed,
 )
+from millgate.hints import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from millgate.brokers.base import Broker, CancelState, State, TaskState
@@ -24,7 +25,8 @@ _ONE_WAIT: Final = 60.0
 _CANCEL_ORDER: Final = ("signalled", "removed", "unknown", "finished")
 
 
-class Source(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Source:
     """Where results come from: one for each app."""
 
     broker: Callable[[], Broker]

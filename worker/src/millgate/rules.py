@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from operator import attrgetter
-from typing import Final
 
 from millgate.errors import InvalidMessage
+from millgate.hints import Final
 from millgate.ids import TASK_ID
 from millgate.message import MAX_KEY, PRIORITIES, TOPIC_NAME, Group, Message
 

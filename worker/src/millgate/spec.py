@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Self, TypedDict
 
 from millgate.cron import Misfire, Schedule
 from millgate.errors import InvalidInput, NotDecodable
+from millgate.hints import TYPE_CHECKING, Any, Final, Self, TypedDict
 from millgate.limits import parse_duration
 from millgate.message import DEFAULT_PRIORITY, DEFAULT_TOPIC, Message, Options
 from millgate.retry import Backoff, BackoffType, Jitter, RetryPolicy

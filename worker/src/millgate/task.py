@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import (
+
+from millgate import codec
+from millgate.errors import BadArguments, InvalidInput, MillgateError, NotEncodable
+from millgate.hints import (
     TYPE_CHECKING,
     Any,
     Final,
@@ -16,9 +19,6 @@ from typing import (
     TypeVar,
     Unpack,
 )
-
-from millgate import codec
-from millgate.errors import BadArguments, InvalidInput, MillgateError, NotEncodable
 from millgate.inject import Dependency, Scope
 from millgate.limits import parse_duration
 from millgate.message import MAX_KEY, Message, Options

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Generator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
 
 from millgate.errors import Retry
 from millgate.failure import describe
+from millgate.hints import TYPE_CHECKING, Any, Final
 from millgate.middleware import Layer
 
 if TYPE_CHECKING:

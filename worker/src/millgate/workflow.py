@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from millgate import codec
 from millgate.errors import InvalidInput
+from millgate.hints import TYPE_CHECKING, Any, Final, Protocol
 from millgate.message import Group, Message
 from millgate.registered import register
 

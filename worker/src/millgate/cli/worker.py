@@ -83,8 +83,10 @@ def run(args: argparse.Namespace) -> int:
     def supervise(link: Any, deadlines: Any) -> int:
         from millgate.cli import exit_code
         from millgate.errors import MillgateError
+        from millgate.runtime.frugal import put_off_tls
         from millgate.runtime.worker import Worker
 
+        put_off_tls(settings.broker or _first_line(settings.broker_file))
         try:
             worker = Worker(settings, deadlines, link)
         except MillgateError as error:

@@ -9,14 +9,15 @@ import faulthandler
 import os
 import signal
 import sys
-from typing import Any, Final, Protocol
 
 from millgate.clock import SystemClock
 from millgate.errors import MillgateError
+from millgate.hints import Any, Final, Protocol
 from millgate.runtime import printed
 from millgate.runtime.link import Link
 from millgate.runtime.processes import become_subreaper, die_with_parent
 from millgate.runtime.table import Table
+from millgate.runtime.trim import malloc_trim
 
 _FAILED: Final = 3
 
@@ -44,16 +45,20 @@ def main(link_number: int, table_number: int, parent: int, slots: int) -> None:
     hello = link.hello()
     if hello is None:
         os._exit(0)
-    sys.exit(live(hello, link, table, slots))
+    sys.exit(live(hello, link, table, slots, compact=True))
 
 
-def live(hello: dict[str, Any], link: Link, table: Table, slots: int) -> int:
-    """From the first frame to the last; answers the exit code."""
+def live(
+    hello: dict[str, Any], link: Link, table: Table, slots: int, *, compact: bool = False
+) -> int:
+    """From the first frame to the last; answers the exit code. `compact`: imports have left holes in the heap."""
     sys.path[:] = hello["path"]
     sys.argv[:] = ["millgate-child"]
     try:
         app, way = _prepare(hello["app"], link, table, slots)
         way.begin()
+        if compact:
+            malloc_trim()
     except MillgateError as error:
         link.send(["failed", str(error)])
         return _FAILED

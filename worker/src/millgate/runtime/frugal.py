@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib
 import sys
 import types
-from typing import Any, Final
+
+from millgate.hints import Any, Final
 
 
 class Later(types.ModuleType):
@@ -50,3 +51,20 @@ def put_off(*names: str) -> None:
         if name not in sys.modules:
             module = sys.modules[name] = Later(name)
             vars(module).update(_AT_HAND.get(name, {}))
+
+
+def put_off_tls(broker: str) -> None:
+    """For a supervisor, where no user code runs: Python's TLS, with asyncio 4 MB, is imported by what really uses it.
+
+    psycopg imports both, asyncio to offer a client of that kind and `ssl` for the sake of an OpenSSL that needed its
+    callbacks; the connection's own TLS is libpq's.
+    """
+    if "ssl" in sys.modules:
+        return
+    if broker.startswith("postgres"):
+        sys.modules["ssl"] = None  # type: ignore[assignment] # not to be had: asyncio does without
+        try:
+            importlib.import_module("asyncio")
+        finally:
+            del sys.modules["ssl"]
+    put_off("ssl")

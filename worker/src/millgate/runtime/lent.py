@@ -7,8 +7,8 @@ own) opens the real broker here, at the price of its memory.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
 
+from millgate.hints import TYPE_CHECKING, Any
 from millgate.message import Group, Message, Receipt, pack
 from millgate.rules import check
 from millgate.runtime.link import Link

@@ -11,15 +11,15 @@ from __future__ import annotations
 
 import os
 import select
-import threading
+from _thread import allocate_lock, get_ident
 from collections import deque
 from collections.abc import Callable
-from threading import get_ident
-from typing import Any, Final
 
 from millgate import errors
 from millgate.errors import BrokerError, BrokerUnavailable
+from millgate.hints import Any, Final
 from millgate.runtime import wire
+from millgate.runtime.bell import Bell
 from millgate.runtime.table import Table
 
 #: Seconds after the last frame was sent in which another one may wait for its followers.
@@ -45,9 +45,9 @@ class Link:
         self._answers: dict[int, list[Any]] = {}
         self._asked: set[int] = set()
         self._requests = 0
-        self._changed = threading.Condition(threading.Lock())
+        self._changed = Bell()
         self._reading = False
-        self._writing = threading.Lock()
+        self._writing = allocate_lock()
         self._encoder = wire.Encoder()  # used by whoever writes
         self._main = get_ident()
 
@@ -133,7 +133,7 @@ class Link:
 
     def ask(self, run: int, verb: str, *arguments: Any) -> Any:
         """Ask the supervisor and wait for the answer. Raises the error that the broker raised there."""
-        with self._changed:
+        with self._changed.lock:
             self._requests += 1
             request = self._requests
             self._asked.add(request)
@@ -160,7 +160,7 @@ class Link:
 
         `idle`: nothing runs that a signal could interrupt, so the read itself may wait.
         """
-        with self._changed:
+        with self._changed.lock:
             if enough():
                 return
             if self._reading or (self.pumped and get_ident() != self._main):
@@ -174,20 +174,20 @@ class Link:
                 poll.poll()  # a signal may raise here: nothing is half done
             self._read()
         finally:
-            with self._changed:
+            with self._changed.lock:
                 self._reading = False
-                self._changed.notify_all()
+                self._changed.ring()
 
     def _read(self) -> None:
         self._enter()
         try:
             frames = self._frames.read()
-            with self._changed:
+            with self._changed.lock:
                 if frames is None:
                     self.ended = True
                 for frame in frames or ():
                     self._sort(frame)
-                self._changed.notify_all()
+                self._changed.ring()
         finally:
             self._leave()
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING
 
 from millgate.errors import AppNotLoaded
+from millgate.hints import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from millgate.app import App

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import sys
-from typing import Any
+
+from millgate.hints import Any
 
 
 class Output(io.FileIO):

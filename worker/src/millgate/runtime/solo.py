@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import signal
-from typing import Any
 
 from millgate import execute
 from millgate.errors import SoftTimeout
 from millgate.execute import Job
+from millgate.hints import Any
 from millgate.outcome import Outcome
 from millgate.runtime.station import Station
 from millgate.runtime.table import LOOK

@@ -5,13 +5,13 @@ from __future__ import annotations
 import resource
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
 
 from millgate import execute
 from millgate.app import App
 from millgate.clock import Clock
 from millgate.errors import NotDecodable
 from millgate.execute import Job
+from millgate.hints import TYPE_CHECKING, Any, Final
 from millgate.outcome import Failure, Outcome, Raised, Reason, Rejected, Returned
 from millgate.runtime import printed, wire
 from millgate.runtime.link import Link

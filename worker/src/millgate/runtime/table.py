@@ -8,7 +8,8 @@ from __future__ import annotations
 import mmap
 import os
 import signal
-from typing import Final
+
+from millgate.hints import Final
 
 # words written by the child
 _STARTED: Final = 0  # highest number that was taken up

@@ -22,6 +22,7 @@ from millgate.runtime.link import Link
 from millgate.runtime.load import load_app
 from millgate.runtime.processes import become_subreaper, die_with_parent
 from millgate.runtime.table import Table
+from millgate.runtime.trim import malloc_trim
 
 #: The answer to a request: the child's number, or 0.
 ANSWER: Final = struct.Struct("<i")
@@ -51,6 +52,7 @@ def main(link_number: int, parent: int, slots: int) -> None:
         link.sendall(wire.encode(["failed", str(error)]))
         os._exit(_LOST)
     gc.collect()
+    malloc_trim()
     gc.disable()
     gc.freeze()  # what the app brought is not touched by collections in the children
     link.sendall(wire.encode(["ready", obstacle()]))

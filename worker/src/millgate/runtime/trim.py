@@ -8,8 +8,8 @@ when the child has grown by more than it is worth since it was last small.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from typing import Any, Final
+
+from millgate.hints import Final
 
 #: Bytes of growth that a trim is worth: some milliseconds, and the next task's page faults.
 _WORTH: Final = 16 * 2**20
@@ -25,8 +25,8 @@ class Trimmer:
     def __init__(self) -> None:
         self.due = 0.0  # monotonic: from then on any task is worth a look
         self._low: int | None = None  # bytes that it had when it was last small
+        self._trim = malloc_trim
         self._sizes = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
-        self._trim = _malloc_trim()
 
     def look(self, now: float) -> None:
         """See whether the child has grown, and trim the heap if so."""
@@ -44,11 +44,11 @@ class Trimmer:
         return int(os.pread(self._sizes, 128, 0).split()[1]) * _PAGE
 
 
-def _malloc_trim() -> Callable[[], Any]:
+def malloc_trim() -> None:
     """The C library's function; nothing where it has none, as musl."""
     core = __import__("_ctypes")
     try:
         function = core.dlsym(core.dlopen(None, 0), "malloc_trim")
     except OSError:
-        return lambda: None
-    return lambda: core.call_function(function, (0,))
+        return
+    core.call_function(function, (0,))

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import Any, Final
 
 import msgpack
 
 from millgate.errors import NotDecodable
+from millgate.hints import Any, Final
 from millgate.message import Claim, Message, claimed_message, pack, unpack
 from millgate.outcome import (
     Cancelled,
