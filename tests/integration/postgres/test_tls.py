@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,16 @@ from millgate.brokers.postgres.url import parse
 from millgate.clock import SystemClock
 from millgate.errors import TLSFailed
 from support.servers import Postgres
+
+SUPERVISOR = """
+import sys
+from millgate.runtime.frugal import put_off_tls
+put_off_tls(sys.argv[1])
+from millgate.brokers import open_broker
+open_broker(sys.argv[1], queue="supervisor", deadline=5.0).setup()
+assert "_ssl" not in sys.modules
+print("connected")
+"""
 
 
 def _openssl(*arguments: str) -> None:
@@ -80,6 +91,19 @@ def test_a_server_of_another_authority_is_refused(
         _setup(f"{server.url()}?sslmode={mode}&sslrootcert={folder / 'other.crt'}")
     with pytest.raises(TLSFailed):
         _setup(f"{server.url()}?sslmode={mode}")  # the machine's own bundle
+
+
+def test_a_supervisor_that_has_not_imported_pythons_tls_verifies_all_the_same(
+    server: Postgres, folder: Path
+) -> None:
+    url = f"{server.url()}?sslmode=verify-full&sslrootcert={folder}"
+    assert _supervisor(f"{url}/ours.crt").stdout == "connected\n"
+    assert "TLSFailed" in _supervisor(f"{url}/other.crt").stderr
+
+
+def _supervisor(url: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-I", "-c", SUPERVISOR, url]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 def test_a_certificate_for_another_name_is_refused(server: Postgres, folder: Path) -> None:

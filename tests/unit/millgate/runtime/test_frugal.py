@@ -54,3 +54,31 @@ def test_annotations_are_evaluated_if_that_is_asked_for() -> None:
 
 def test_a_module_that_is_put_off_works_when_it_is_used() -> None:
     subprocess.run([sys.executable, "-I", "-c", PROGRAM], check=True)
+
+
+SUPERVISOR = """
+import sys
+from millgate.runtime.frugal import Later, put_off_tls
+put_off_tls("{scheme}://server")
+import {module}
+assert type(sys.modules["ssl"]) is Later
+assert "_ssl" not in sys.modules
+import ssl
+assert issubclass(ssl.SSLError, OSError)
+assert ssl.create_default_context().verify_mode is ssl.CERT_REQUIRED
+assert type(sys.modules["ssl"]) is not Later
+put_off_tls("{scheme}://server")
+"""
+
+
+@pytest.mark.parametrize(
+    ("scheme", "module"),
+    [
+        ("postgresql", "millgate.brokers.postgres"),
+        ("redis", "millgate.brokers.redis"),
+        ("local", "millgate.brokers.local"),
+    ],
+)
+def test_tls_is_put_off_until_it_is_used(scheme: str, module: str) -> None:
+    program = SUPERVISOR.format(scheme=scheme, module=module)
+    subprocess.run([sys.executable, "-I", "-c", program], check=True)
