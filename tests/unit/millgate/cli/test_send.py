@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
-from millgate.brokers.base import State
+from millgate.brokers.base import State, TaskState
+from millgate.brokers.memory import MemoryBroker
 from millgate.codec import decode_call
 from millgate.outcome import Failure, Reason
 from millgate.settlement import Ack, Bury
@@ -53,6 +54,8 @@ def test_a_delay_keeps_it_back(shell: Shell, sent: Callable[..., str]) -> None:
         (("--priority", "11"), "use 0 to 9"),
         (("--delay", "1s", "--at", "2026-12-24T18:00:00Z"), "exclude each other"),
         (("--topic", "no spaces"), "letters, digits"),
+        (("--id", ""), "task id ''"),
+        (("--args", "[1]", "--lines", "-"), "leave --args out"),
     ],
 )
 def test_what_cannot_be_sent_says_how_to_write_it(
@@ -61,6 +64,13 @@ def test_what_cannot_be_sent_says_how_to_write_it(
     assert shell("send", "work", *arguments) == 2
     assert hint in shell.err
     assert shell.broker.peek("default", State.WAITING) == []
+
+
+@pytest.mark.parametrize("name", ["", "shop tasks", "1st", "x" * 101])
+def test_a_name_that_no_task_can_have_is_refused(shell: Shell, name: str) -> None:
+    assert shell("send", name) == 2
+    assert f"{name!r} names no task" in shell.err
+    assert shell.broker.stats().topics == {}
 
 
 def test_lines_are_sent_as_one_task_each(shell: Shell, tmp_path: Path) -> None:
@@ -109,8 +119,23 @@ def test_waiting_for_a_failure_fails_and_says_why(shell: Shell, sent: Callable[.
 
 
 def test_waiting_too_short_is_a_no_and_shows_how_it_stands(shell: Shell) -> None:
-    assert shell("send", "work", "--wait", "0s") == 1
+    assert shell("send", "work", "--id", "a", "--wait", "0s") == 1
     assert "waiting" in shell.out
+    assert shell.err == ("millgate: 1 of 1 had not ended after 0ms; to learn why: millgate why a\n")
+    assert shell("show", "a", "--wait", "0s") == 1
+    assert "millgate why a" in shell.err
+
+
+def test_who_interrupts_the_wait_learns_what_was_queued(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(self: MemoryBroker, ids: Sequence[str], timeout: float) -> list[TaskState]:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(MemoryBroker, "wait", interrupted)
+    assert shell("send", "work", "--id", "a", "--wait") == 130
+    assert shell.err == "millgate: queued all the same; to wait on: millgate show a --wait\n"
+    assert shell.broker.states(["a"])[0].state is State.WAITING
 
 
 def test_show_knows_when_it_knows_nothing(shell: Shell) -> None:

@@ -10,16 +10,17 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from millgate.brokers.base import MAX_BATCH, Broker
+from millgate.brokers.base import MAX_BATCH, Broker, TaskState
 from millgate.cli.connection import add_broker, connected, duration, positive
 from millgate.cli.console import Console
 from millgate.cli.output import Table, add_format, emit
-from millgate.cli.show import ended, report, wait_all
+from millgate.cli.show import ended, remark_open, report, wait_all
 from millgate.cli.topics import topic_name
 from millgate.codec import encode_call
 from millgate.errors import EXIT_OK, InvalidInput, InvalidSettings
 from millgate.ids import new_id
 from millgate.message import DEFAULT_PRIORITY, DEFAULT_TOPIC, Message, Options, Receipt
+from millgate.spec import TASK_NAME
 
 
 def add(subparsers: Any) -> None:
@@ -29,8 +30,8 @@ def add(subparsers: Any) -> None:
         help="queue a task by its name",
         description="Queue a task by its name. The result is printed with --wait.",
     )
-    parser.add_argument("task", help="the task's registered name")
-    parser.add_argument("--args", default="[]", metavar="JSON", help="positional arguments: [1]")
+    parser.add_argument("task", type=_task_name, help="the task's registered name")
+    parser.add_argument("--args", metavar="JSON", help="positional arguments: [1]")
     parser.add_argument("--kwargs", default="{}", metavar="JSON", help='named ones: {"x": 1}')
     parser.add_argument(
         "--lines",
@@ -79,15 +80,26 @@ def _run(args: argparse.Namespace) -> int:
         if args.wait is None:
             emit(console, args.output, _plain(receipts), _table(receipts))
             return EXIT_OK
-        states = wait_all(broker, console.clock, [receipt.id for receipt in receipts], args.wait)
+        states = _wait(console, broker, [receipt.id for receipt in receipts], args.wait)
     report(console, args.output, states)
+    remark_open(console, states, args.wait)
     return ended(states)
+
+
+def _wait(console: Console, broker: Broker, ids: list[str], timeout: float) -> list[TaskState]:
+    """As `wait_all`; who interrupts it has not seen the ids yet, and learns them."""
+    try:
+        return wait_all(broker, console.clock, ids, timeout)
+    except KeyboardInterrupt:
+        shown = " ".join(ids[:8]) + (" …" if len(ids) > 8 else "")
+        console.say(f"millgate: queued all the same; to wait on: millgate show {shown} --wait")
+        raise
 
 
 def _messages(args: argparse.Namespace, now: float) -> Iterator[Message]:
     named = _json(args.kwargs, dict, "--kwargs", '{"name": value}')
     base = Message(
-        id=args.id or new_id(now),
+        id=new_id(now) if args.id is None else args.id,
         topic=args.topic,
         task=args.task,
         body=b"",
@@ -101,11 +113,13 @@ def _messages(args: argparse.Namespace, now: float) -> Iterator[Message]:
         options=Options(hard_timeout=args.timeout, attempts=args.attempts),
     )
     if args.lines is None:
-        positional = _json(args.args, list, "--args", "[1, 2]")
+        positional = _json(args.args or "[]", list, "--args", "[1, 2]")
         yield replace(base, body=encode_call(tuple(positional), named))
         return
-    if args.id or args.unique:
+    if args.id is not None or args.unique is not None:
         raise InvalidSettings("--lines sends many tasks: --id and --unique name a single one")
+    if args.args is not None:
+        raise InvalidSettings("--lines has the arguments: leave --args out")
     for number, positional in _lines(args.lines, args.console):
         body = encode_call(
             tuple(_json(positional, list, f"--lines: line {number}", "[1, 2]")), named
@@ -151,6 +165,14 @@ def _plain(receipts: list[Receipt]) -> list[dict[str, Any]]:
 def _table(receipts: list[Receipt]) -> Table:
     rows = [(receipt.id, "duplicate" if receipt.duplicate else "queued") for receipt in receipts]
     return Table(("ID", "STATE"), rows)
+
+
+def _task_name(text: str) -> str:
+    if not TASK_NAME.match(text):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} names no task; write it as the app registers it, for example shop.tasks.transcode"
+        )
+    return text
 
 
 def _attempts(text: str) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 from millgate.brokers.base import Broker, State, TaskState
 from millgate.cli.connection import add_broker, connected, duration
 from millgate.cli.console import Console
-from millgate.cli.output import Table, add_format, brief, emit, lines, payload
+from millgate.cli.output import Table, add_format, age, brief, emit, lines, payload
 from millgate.clock import Clock
 from millgate.errors import EXIT_FAILED, EXIT_OK
 
@@ -48,6 +48,7 @@ def _run(args: argparse.Namespace) -> int:
             states = broker.states(args.id)
     report(console, args.output, states)
     if args.wait is not None:
+        remark_open(console, states, args.wait)
         return ended(states)
     return EXIT_FAILED if any(state.state is State.UNKNOWN for state in states) else EXIT_OK
 
@@ -68,6 +69,18 @@ def wait_all(broker: Broker, clock: Clock, ids: Sequence[str], timeout: float) -
 def ended(states: Sequence[TaskState]) -> int:
     """The exit code of a wait: 0 only when every task succeeded."""
     return EXIT_OK if all(state.state is State.SUCCEEDED for state in states) else EXIT_FAILED
+
+
+def remark_open(console: Console, states: Sequence[TaskState], waited: float) -> None:
+    """Say on standard error that tasks had not ended in time, and what tells why."""
+    left = [
+        state.id for state in states if not state.state.final and state.state is not State.UNKNOWN
+    ]
+    if left:
+        console.say(
+            f"millgate: {len(left)} of {len(states)} had not ended after {age(waited)};"
+            f" to learn why: millgate why {left[0]}"
+        )
 
 
 def report(console: Console, how: str, states: Sequence[TaskState]) -> None:
