@@ -211,6 +211,10 @@ def test_a_password_in_a_wrong_url_is_not_printed(shell: Shell) -> None:
         (("send", "work", "--timeout", "0"), "'0' is no time at all"),
         (("tasks", "--limit", "0"), "--limit: at least 1"),
         (("dead", "list", "--limit", "-1"), "--limit: at least 1"),
+        (("status", "--broker", ""), "--broker is empty"),
+        (("status", "--queue", ""), "--queue is empty"),
+        (("dead", "replay"), "error: name dead letters by id"),
+        (("dead", "replay", "--all", "--topic", "x"), "these exclude each other"),
         (("send", "work", "--lines", "/none"), "cannot read /none: No such file or directory\n"),
     ],
 )

@@ -132,6 +132,14 @@ def test_dead_letters_are_purged_after_a_yes(shell: Shell, buried: Callable[...,
     assert shell.json("dead", "list") == []
 
 
+def test_a_list_that_is_cut_says_how_to_go_on(shell: Shell, buried: Callable[..., str]) -> None:
+    buried()
+    (newest,) = shell.json("dead", "list", "--limit", "1")
+    assert shell.err == f"millgate: the newest 1; go on with --after {newest['id']}\n"
+    assert shell.json("dead", "list", "--limit", "1", "--after", newest["id"]) == []
+    assert shell.err == ""
+
+
 @pytest.mark.parametrize("selection", [(), ("x", "--all"), ("--topic", "t", "--all")])
 def test_which_dead_letters_must_be_said_once(shell: Shell, selection: tuple[str, ...]) -> None:
     assert shell("dead", "replay", *selection) == 2

@@ -13,6 +13,7 @@ from millgate.cli.why import task_reasons, topic_reasons
 from millgate.errors import BrokerUnavailable
 from millgate.fleet import Beat, WorkerInfo, WorkerRow, WorkerState
 from millgate.limits import Rate
+from millgate.outcome import Failure
 from millgate.queues import Configuration, QueuePolicy, TopicPolicy
 from millgate.settlement import Ack
 from millgate.stats import Stats, TopicStats
@@ -57,6 +58,12 @@ def test_status_as_json_has_the_numbers(shell: Shell, sent: Callable[..., str]) 
     shell.claim()
     topic = shell.json("status")["stats"]["topics"]["mail"]
     assert (topic["waiting"], topic["leased"], topic["enqueued"]) == (1, 1, 2)
+
+
+def test_names_in_json_are_written_alike(shell: Shell, sent: Callable[..., str]) -> None:
+    sent("--delay", "1h")
+    assert shell.json("status")["stats"]["nextDue"] > 0
+    assert shell.json("tasks")[0]["dueIn"] > 0
 
 
 def test_tasks_are_listed_with_their_call_where_they_lie(
@@ -232,6 +239,12 @@ def test_why_names_tasks_that_no_app_has() -> None:
         (TaskState("x", State.WAITING, topic="t"), "waits in topic t"),
         (TaskState("x", State.CANCELLED), "cancelled"),
         (TaskState("x", State.FAILED, reason="Expired"), "failed: Expired"),
+        (
+            TaskState(
+                "x", State.FAILED, reason="Failed", failure=Failure("OSError", "no disk", "")
+            ),
+            "failed: Failed: OSError: no disk (as long as it is kept, `millgate dead show x`",
+        ),
     ],
 )
 def test_why_knows_where_a_task_is(state: TaskState, reason: str) -> None:

@@ -57,6 +57,8 @@ def target(args: argparse.Namespace) -> tuple[str, str]:
     """The broker's URL and the queue's name, from flags before variables."""
     console: Console = args.console
     url = broker_url(args)
+    if args.queue == "":
+        raise InvalidSettings("--queue is empty: name a queue, or leave it out")
     if not url:
         raise InvalidSettings(
             "no broker: give --broker URL or set MILLGATE_BROKER, for example local://"
@@ -67,6 +69,8 @@ def target(args: argparse.Namespace) -> tuple[str, str]:
 def broker_url(args: argparse.Namespace) -> str | None:
     """The broker's URL, from flags before variables; None: nothing names one. Raises InvalidSettings."""
     environ = args.console.environ
+    if args.broker == "":  # a shell variable that is not set: not to be answered by another broker
+        raise InvalidSettings("--broker is empty: give a URL, or leave it out for MILLGATE_BROKER")
     if args.broker:
         return str(args.broker)
     flag = getattr(args, "broker_file", None)

@@ -57,6 +57,8 @@ def _list(args: argparse.Namespace) -> int:
         remark_unknown(args.console, broker, _named(args))
         letters = list(_letters(broker, args.topic, args.limit, args.after))
     emit(args.console, args.output, [_plain(letter) for letter in letters], _table(letters))
+    if len(letters) == args.limit:
+        args.console.say(f"millgate: the newest {args.limit}; go on with --after {letters[-1].id}")
     return EXIT_OK
 
 
@@ -108,8 +110,10 @@ def _named(args: argparse.Namespace) -> list[str]:
 
 
 def _check_selection(args: argparse.Namespace) -> None:
-    if sum((bool(args.id), bool(args.topic), args.all)) != 1:
-        raise InvalidSettings("name dead letters by id, or give --topic TOPIC, or --all")
+    given = sum((bool(args.id), bool(args.topic), args.all))
+    if given != 1:
+        several = "these exclude each other: " if given else ""
+        raise InvalidSettings(f"{several}name dead letters by id, or give --topic TOPIC, or --all")
 
 
 def _letters(
@@ -156,7 +160,7 @@ def _fields(letter: DeadLetter) -> list[tuple[str, str]]:
         ("interruptions", str(letter.interruptions)),
         ("worker", letter.worker or "-"),
         ("failure", _failure(letter)),
-        ("chain", " → ".join(step.task for step in message.chain) if message else "-"),
+        ("chain", " → ".join(step.task for step in (message.chain if message else ())) or "-"),
         ("group", (message.group if message else None) or "-"),
     ]
 

@@ -87,7 +87,7 @@ def emit(console: Console, how: str, value: Any, *tables: Table) -> None:
 def plain(value: Any) -> Any:
     """The value in JSON types: dataclasses become objects, bytes what they say, or base64."""
     if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+        return {_camel(field.name): plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -97,6 +97,11 @@ def plain(value: Any) -> Any:
     if isinstance(value, Enum):
         return value.value
     return value
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(map(str.capitalize, rest))
 
 
 def payload(data: bytes | None) -> Any:

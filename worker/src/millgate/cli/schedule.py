@@ -34,7 +34,7 @@ def _run(args: argparse.Namespace) -> int:
         for name, slot in sorted(slots.items())
     ]
     value = [{"schedule": name, "lastSlot": _moment(slot)} for name, slot in sorted(slots.items())]
-    emit(console, args.output, value, Table(("SCHEDULE", "LAST SLOT", "FIRED FOR"), rows))
+    emit(console, args.output, value, Table(("SCHEDULE", "LAST SLOT", "THAT WAS"), rows))
     return EXIT_OK
 
 

@@ -69,9 +69,20 @@ def task_reasons(state: TaskState, stats: Stats, configuration: Configuration) -
                 f"it waits in topic {state.topic}",
                 *topic_reasons(state.topic, stats, configuration),
             ]
+        case State.FAILED:
+            return [_failed(state)]
         case _:
             detail = f": {state.reason}" if state.reason else ""
             return [f"it has ended: {state.state.value}{detail}"]
+
+
+def _failed(state: TaskState) -> str:
+    failure = state.failure
+    said = f": {failure.error}: {failure.message}".rstrip(": ") if failure is not None else ""
+    return (
+        f"it has ended: failed: {state.reason or 'Failed'}{said} (as long as it is kept,"
+        f" `millgate dead show {state.id}` shows all, `millgate dead replay {state.id}` runs it again)"
+    )
 
 
 def topic_reasons(name: str, stats: Stats, configuration: Configuration) -> list[str]:
