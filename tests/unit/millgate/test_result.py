@@ -172,6 +172,16 @@ def test_results_of_two_apps_are_not_mixed(bench: testing.Bench, work: Task[...,
         gather([work.send(1), other])
 
 
+@pytest.mark.parametrize("other", [1, "an-id", None])
+def test_what_is_no_result_is_refused_in_words(
+    bench: testing.Bench, work: Task[..., Any], other: Any
+) -> None:
+    with pytest.raises(InvalidInput, match=r"is no result: give what `send` answered"):
+        gather([work.send(1), other])
+    with pytest.raises(InvalidInput, match="is no result"):
+        next(as_completed([other]))
+
+
 def test_waiting_in_a_loop_leaves_it_free(bench: testing.Bench, work: Task[..., Any]) -> None:
     async def main() -> Any:
         one, two = work.send(1), work.send(2)

@@ -133,7 +133,10 @@ def as_completed(results: Iterable[Result], timeout: float | None = None) -> Ite
 
 
 def gather(results: Sequence[Result], timeout: float | None = None) -> list[Any]:
-    """What all of them returned, in their order. The first bad end is raised as soon as it is known."""
+    """What all of them returned, in their order. The first bad end is raised as soon as it is known.
+
+    Raises InvalidInput for what is no result, and what `as_completed` raises.
+    """
     results = list(results)
     values = {result.id: value_of(state) for result, state in _ends(results, timeout)}
     return [values[result.id] for result in results]
@@ -148,7 +151,7 @@ async def gather_async(results: Sequence[Result], timeout: float | None = None) 
 
 def _ends(results: Iterable[Result], timeout: float | None) -> Iterator[tuple[Result, TaskState]]:
     """Each result with the state that ended it, as they end."""
-    waiting = {result.id: result for result in results}
+    waiting = {_checked(result).id: result for result in results}
     if not waiting:
         return
     sources = {result.source for result in waiting.values()}
@@ -168,6 +171,14 @@ def _ends(results: Iterable[Result], timeout: float | None) -> Iterator[tuple[Re
         left = _ONE_WAIT if until is None else until - source.clock.monotonic()
         _refuse(waiting, states, left)
         states.update(_by_id(source.broker().wait(_watched(waiting, states), min(left, _ONE_WAIT))))
+
+
+def _checked(result: Result) -> Result:
+    if not isinstance(result, Result):
+        raise InvalidInput(
+            f"{codec.cut(repr(result))} is no result: give what `send` answered, or app.get(id)"
+        )
+    return result
 
 
 def _watched(waiting: Mapping[str, Result], states: Mapping[str, TaskState]) -> list[str]:
