@@ -22,7 +22,7 @@ def _columns() -> int:
 
 
 class Screen:
-    """Prints to the console; `block` is redrawn in place, or summed up now and then where there is no terminal."""
+    """Prints to the console; `block` is redrawn in place; without a terminal, what is new in it is summed up."""
 
     def __init__(self, console: Console, columns: Callable[[], int] = _columns) -> None:
         """`columns` answers how wide the terminal is now: a line that wraps could not be taken back."""
@@ -30,7 +30,8 @@ class Screen:
         self._columns = columns
         self._drawn = 0
         self._block: Sequence[str] = ()
-        self._last = ("", float("-inf"))
+        self._said: Sequence[str] = ()  # what was printed last where there is no terminal, and when
+        self._said_at = float("-inf")
 
     @property
     def wide(self) -> bool:
@@ -57,11 +58,14 @@ class Screen:
                 self._block = tuple(lines)
                 self._redraw()
             return
-        summary = "; ".join(" ".join(line.split()) for line in lines)
         now = self._console.clock.monotonic()
-        if summary != self._last[0] and now - self._last[1] >= _PLAIN_EVERY:
-            self._last = (summary, now)
-            self._print(f"{self._stamp()} {summary}")
+        if now - self._said_at < _PLAIN_EVERY:
+            return
+        said, self._said = self._said, _summed_up(lines)
+        for line in self._said:
+            if line not in said:  # where several queues are, most have nothing new
+                self._said_at = now
+                self._print(f"{self._stamp()} {line}")
 
     def end(self) -> None:
         """Take the block away: what follows is final."""
@@ -96,6 +100,18 @@ class Screen:
     def _stamp(self) -> str:
         seconds = int(self._console.clock.now()) % 86400
         return f"{seconds // 3600:02d}:{seconds % 3600 // 60:02d}:{seconds % 60:02d}"
+
+
+def _summed_up(lines: Sequence[str]) -> list[str]:
+    """One line for each that begins at the margin, with those that are indented below it."""
+    found: list[str] = []
+    for line in lines:
+        text = " ".join(line.split())
+        if line[:1] == " " and found:
+            found[-1] += f"; {text}"
+        else:
+            found.append(text)
+    return found
 
 
 def bar(done: int, total: int) -> str:

@@ -45,6 +45,22 @@ def test_elsewhere_a_line_is_printed_when_something_changed_and_not_too_often() 
     assert out.getvalue().count("done 99") - before.count("done 99") <= 1
 
 
+def test_elsewhere_only_the_queues_that_have_something_new_are_named_again() -> None:
+    out, clock = io.StringIO(), FakeClock()
+    screen = Screen(Console(out=out, environ={}, clock=clock))
+    for number in (0, 1, 1, 2):
+        screen.block(
+            ["mail: 1 worker", f"  send  {number} done", "video: 2 workers", "  cut  0 done"]
+        )
+        clock.advance(6.0)
+    assert [line.partition(" ")[2] for line in out.getvalue().splitlines()] == [
+        "mail: 1 worker; send 0 done",
+        "video: 2 workers; cut 0 done",
+        "mail: 1 worker; send 1 done",
+        "mail: 1 worker; send 2 done",
+    ]
+
+
 def test_a_bar_is_full_only_when_all_is_done() -> None:
     assert bar(0, 10).count("█") == 0
     assert bar(10, 10).count("░") == 0
