@@ -30,9 +30,9 @@ class FakeChild:
         self.frames: list[list[Any]] = []
 
     def send(self, frame: bytes) -> None:
-        word, jobs = wire.decode(frame[4:])
-        assert word == "run"
-        self.frames.append([job[1] for job in jobs])
+        for word, jobs in wire.frames_of(frame):
+            assert word == "run"
+            self.frames.append([job[1] for job in jobs])
 
     def started(self) -> list[tuple[int, Run]]:
         return [(seq, run) for seq, run in self.runs.items() if seq <= self.table.started]
@@ -99,8 +99,8 @@ def test_several_slots_are_filled_across_children() -> None:
 def test_short_tasks_go_out_in_frames_and_never_more_than_two_of_them(scene: Scene) -> None:
     scene.learn("short", 0.0001)
     scene.claim(6 * FRAME)
-    assert scene.hand_out() == [FRAME, FRAME]
-    assert [len(child.frames) for child in scene.children] == [1, 1]
+    assert scene.hand_out() == [2 * FRAME, 2 * FRAME]
+    assert [[len(jobs) for jobs in child.frames] for child in scene.children] == [[FRAME] * 2] * 2
     scene.hand_out()
     scene.hand_out()
     assert all(len(child.runs) <= BUFFERED + 1 for child in scene.children)

@@ -69,6 +69,18 @@ class Dispatcher:
         """
         if not self._waiting:
             return []
+        given = self._pass(children)
+        frames = {child: [jobs] for child, jobs in given}
+        while self._waiting and any(len(jobs) >= FRAME for _, jobs in given):
+            given = self._pass(children)  # a full frame may leave room for another one
+            for child, jobs in given:
+                frames.setdefault(child, []).append(jobs)
+        for child, several in frames.items():
+            child.send(b"".join([wire.encode(["run", jobs]) for jobs in several]))
+        return list(frames)
+
+    def _pass(self, children: Collection[Child]) -> list[tuple[Child, list[Any]]]:
+        """At most one frame for each child that has room."""
         ready = [child for child in children if child.phase is Phase.READY and child.left != 0]
         ready.sort(key=lambda child: len(child.runs))
         frames: list[tuple[Child, list[Any]]] = [(child, []) for child in ready]
@@ -79,10 +91,7 @@ class Dispatcher:
             for child, jobs in frames:
                 if self.flows(child, now):
                     self._buffer(child, jobs, share)
-        given = [(child, jobs) for child, jobs in frames if jobs]
-        for child, jobs in given:
-            child.send(wire.encode(["run", jobs]))
-        return [child for child, _ in given]
+        return [(child, jobs) for child, jobs in frames if jobs]
 
     def _fill_slots(self, frames: list[tuple[Child, list[Any]]]) -> None:
         for _ in range(self._slots):

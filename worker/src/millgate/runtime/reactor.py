@@ -6,7 +6,6 @@ import os
 import select
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 READ = select.EPOLLIN
@@ -23,7 +22,8 @@ class Reactor:
         self._first: set[int] = set()
         self._rung = False
         self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self.add(self._bell, self._answer_bell)
+        # each ring is news, so that nobody reads it: a call to the kernel hands the interpreter over
+        self.add(self._bell, lambda _events: None, READ | select.EPOLLET)
 
     def add(
         self,
@@ -59,8 +59,7 @@ class Reactor:
         if self._rung:
             return
         self._rung = True
-        with suppress(BlockingIOError):  # full: it is awake already
-            os.eventfd_write(self._bell, 1)
+        os.eventfd_write(self._bell, 1)
 
     def turn(self, timeout: float) -> None:
         """Wait at most `timeout` seconds for something, then do it."""
@@ -79,7 +78,3 @@ class Reactor:
         """Let all go."""
         self._epoll.close()
         os.close(self._bell)
-
-    def _answer_bell(self, _events: int) -> None:
-        with suppress(BlockingIOError):
-            os.eventfd_read(self._bell)
