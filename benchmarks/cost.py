@@ -39,7 +39,7 @@ def _read(worker: Worker) -> Reading:
     tasks = sum(worker.metrics.by_label("millgate_tasks_total", "outcome").values())
     cpu, switches = {}, {}
     for name, pid in [("self", 0), *((str(pid), pid) for pid in pids)]:
-        threads = list(_threads(name))
+        threads = list(threads_of(name))
         cpu[pid] = sum(seconds for _, seconds, _ in threads)
         switches[pid] = sum(count for _, _, count in threads)
         if not pid:
@@ -47,7 +47,8 @@ def _read(worker: Worker) -> Reading:
     return Reading(time.monotonic(), tasks, cpu, switches, own)
 
 
-def _threads(process: str) -> Iterator[tuple[str, float, int]]:
+def threads_of(process: str) -> Iterator[tuple[str, float, int]]:
+    """Number, seconds of CPU and voluntary switches of each thread of a process."""
     for folder in Path(f"/proc/{process}/task").iterdir():
         status = (folder / "status").read_text()
         count = int(status.partition("\nvoluntary_ctxt_switches:")[2].split()[0])

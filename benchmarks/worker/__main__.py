@@ -38,6 +38,7 @@ MEASUREMENTS: dict[str, Callable[[], Figures]] = {
     "cost": partial(cost, singly=False),
     "cost-single": partial(cost, singly=True),
     **{f"sizes-{name}": partial(outside.sizes, name) for name in ("local", "postgres", "redis")},
+    "alone": inside.alone,
     "plain": starts.plain,
     "forked": starts.forked,
     "gaps": inside.gaps,
@@ -49,6 +50,7 @@ MEASUREMENTS: dict[str, Callable[[], Figures]] = {
 ROWS = (
     ("CPU of a no-op task, several a frame, us", ("cost_us",), (25,)),
     ("CPU of a no-op task, one a frame, us", ("cost_single_us",), (60,)),
+    ("CPU of a no-op task that comes alone, us", ("alone_us",), ()),
     ("supervisor on local, MB", ("supervisor_local_mb",), (45,)),
     ("supervisor on postgres, MB", ("supervisor_postgres_mb",), (45,)),
     ("supervisor on redis, MB", ("supervisor_redis_mb",), (45,)),

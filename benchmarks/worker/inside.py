@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
+from benchmarks.cost import threads_of
 from benchmarks.worker.figures import Figures, quantile
 from millgate import codec
 from millgate.app import App
@@ -31,8 +32,43 @@ def _broker(task: str, calls: Sequence[tuple[Any, ...]]) -> tuple[MemoryBroker, 
 
 
 def _worker(broker: MemoryBroker, **settings: Any) -> Worker:
-    given = WorkerSettings(app="worker_tasks:app", log_level="error", **settings)
+    given = WorkerSettings(**{"app": "worker_tasks:app", "log_level": "error", **settings})
     return Worker(given, Deadlines(), broker=broker)
+
+
+def alone() -> Figures:
+    """Microseconds of CPU of supervisor and children for a task that does nothing and comes when nothing else is there.
+
+    Every thread and process sleeps before it and is woken for it. The sender's thread is not counted.
+    """
+    broker = MemoryBroker()
+    broker.setup()
+    noop = App(broker).task(name="noop", topic="cost", result_ttl=0)(lambda: None)
+    worker = _worker(broker, app="nothing:app", children=2)
+    cost: list[float] = []
+
+    def used() -> float:
+        sender = str(threading.get_native_id())
+        pids = ["self", *(str(child.pid) for child in worker.pool.children.values())]
+        return sum(
+            seconds for pid in pids for thread, seconds, _ in threads_of(pid) if thread != sender
+        )
+
+    def feed(count: int) -> None:
+        for _ in range(count):
+            noop.send()
+            time.sleep(0.005)
+
+    def look() -> None:
+        _until(lambda: worker.pool.ready == 2)
+        feed(200)
+        before = used()
+        feed(2000)
+        time.sleep(0.1)
+        cost.append((used() - before) / 2000 * 1e6)
+
+    _beside(worker, look)
+    return {"alone_us": cost[0]}
 
 
 def gaps() -> Figures:
