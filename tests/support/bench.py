@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,6 +15,7 @@ from millgate.ids import new_id
 from millgate.message import Message
 from millgate.queues import TopicPolicy
 from support.brokers import FACTORIES, NEWER, Venue
+from support.memory_worker import Door
 from support.wait import eventually
 from support.worker import TESTS, WorkerProcess
 
@@ -22,6 +23,9 @@ from support.worker import TESTS, WorkerProcess
 SERVED: Final = sorted(FACTORIES.keys() - NEWER - {"memory"})
 #: Runs a test on each of them, where the outcome depends on the broker; the others run on brokerd.
 every_broker = pytest.mark.parametrize("bench", SERVED, indirect=True)
+#: … and on the one in memory: what happens within one worker, whose end is its queue's end. What kills or starts a
+#: second one has nothing to find there.
+every_broker_and_memory = pytest.mark.parametrize("bench", [*SERVED, "memory"], indirect=True)
 
 
 class Bench:
@@ -71,9 +75,14 @@ class Bench:
         environ = flags.pop("environ", None)
         assert environ is None or isinstance(environ, dict)
         given |= {key.replace("_", "-"): value for key, value in flags.items()}
-        worker = WorkerProcess(self.folder, given, cwd, name, environ)
+        worker = self._started(given, cwd, name, environ)
         self.workers.append(worker)
         return worker
+
+    def _started(
+        self, flags: Mapping[str, object], cwd: Path, name: str, environ: Mapping[str, str] | None
+    ) -> WorkerProcess:
+        return WorkerProcess(self.folder, flags, cwd, name, environ)
 
     def ready(self, **flags: object) -> WorkerProcess:
         """As `start`, and it works already."""
@@ -123,3 +132,63 @@ class Bench:
         for worker in self.workers:
             worker.end()
         self.venue.close()
+
+
+class MemoryWorker(WorkerProcess):
+    """Waits for its flags, so that a test may send before."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / "door"
+        super().__init__(folder, {}, name="worker-0")
+        self.door = Door(self._path)
+
+    def _program(self) -> list[str]:
+        return ["support.memory_worker", str(self._path)]
+
+    def begin(self, flags: Mapping[str, object]) -> None:
+        """Let it work."""
+        given = {**self.flags, **flags}
+        del given["broker"], given["queue"]
+        self.door.start({key.replace("-", "_"): value for key, value in given.items()})
+
+
+class MemoryBench(Bench):
+    """A queue in memory and the one worker that has it; when it has ended, only what was there can be asked."""
+
+    def __init__(self, folder: Path) -> None:
+        self._worker: MemoryWorker | None = MemoryWorker(folder)
+        self._all = self._worker
+        super().__init__(_InMemory(self._worker), folder)
+
+    def _started(
+        self, flags: Mapping[str, object], cwd: Path, name: str, environ: Mapping[str, str] | None
+    ) -> WorkerProcess:
+        worker, self._worker = self._worker, None
+        assert worker is not None, "a queue in memory has one worker"
+        assert (cwd, environ) == (TESTS, None), "it runs already"
+        worker.begin(flags)
+        return worker
+
+    def close(self) -> None:
+        self.workers = [self._all]
+        super().close()
+
+
+class _InMemory:
+    """The worker's queue as a venue."""
+
+    url: str | None = "memory://"
+    queue = "millgate"
+
+    def __init__(self, worker: MemoryWorker) -> None:
+        self._door: Any = worker.door
+
+    def client(self) -> Broker:
+        broker: Broker = self._door
+        return broker
+
+    def pass_time(self, seconds: float) -> None:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        self._door.close()

@@ -33,17 +33,15 @@ class WorkerProcess:
         """`environ` is added to this process's."""
         self.port = free_port()
         self.log_file = folder / f"{name}.log"
-        given: dict[str, object] = {
+        self.flags: dict[str, object] = {
             "metrics": f"127.0.0.1:{self.port}",
             "log-format": "json",
             "name": name,
+            **flags,
         }
-        given.update(flags)
-        words = [f"--{key}={value}" for key, value in given.items() if value is not True]
-        words += [f"--{key}" for key, value in given.items() if value is True]
         with self.log_file.open("wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "millgate.cli", "worker", *words],
+                [sys.executable, "-m", *self._program()],
                 cwd=cwd,
                 env={**os.environ, **(environ or {})},
                 stdin=subprocess.DEVNULL,
@@ -51,6 +49,11 @@ class WorkerProcess:
                 stderr=log,
                 start_new_session=True,
             )
+
+    def _program(self) -> list[str]:
+        words = [f"--{key}={value}" for key, value in self.flags.items() if value is not True]
+        words += [f"--{key}" for key, value in self.flags.items() if value is True]
+        return ["millgate.cli", "worker", *words]
 
     # --- asking ----------------------------------------------------------------------------------
 

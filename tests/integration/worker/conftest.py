@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from support.bench import Bench
+from support.bench import Bench, MemoryBench
 from support.brokers import FACTORIES
 from support.restarts import OWN
 
@@ -17,7 +17,8 @@ from support.restarts import OWN
 @pytest.fixture
 def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
     """A fresh queue, on the broker that `every_broker` says, else on the shared brokerd."""
-    made = Bench(FACTORIES[getattr(request, "param", "local")](tmp_path), tmp_path)
+    name = getattr(request, "param", "local")
+    made = MemoryBench(tmp_path) if name == "memory" else Bench(FACTORIES[name](tmp_path), tmp_path)
     try:
         yield made
     finally:

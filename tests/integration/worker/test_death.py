@@ -12,12 +12,12 @@ import pytest
 
 from millgate.retry import Backoff, RetryPolicy
 from millgate.runtime.processes import defunct
-from support.bench import every_broker
+from support.bench import every_broker, every_broker_and_memory
 from support.local import gone
 from support.wait import eventually
 
 
-@every_broker
+@every_broker_and_memory
 def test_a_child_that_dies_is_replaced_and_its_task_runs_again(bench: Any) -> None:
     bench.configure()
     sent = bench.send("crash_once", str(bench.journal))
@@ -96,7 +96,7 @@ def test_a_frozen_supervisor_writes_nothing_and_its_children_are_ended(
     frozen.until_ready()
 
 
-@every_broker
+@every_broker_and_memory
 def test_nobody_is_left_after_a_plain_stop(bench: Any, sleepers: Any) -> None:
     bench.send("daemon", sleepers.tag, 0.1)
     worker = bench.ready()

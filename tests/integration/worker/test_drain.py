@@ -7,12 +7,12 @@ import signal
 import time
 from typing import Any
 
-from support.bench import every_broker
+from support.bench import every_broker, every_broker_and_memory
 from support.local import gone
 from support.wait import eventually
 
 
-@every_broker
+@every_broker_and_memory
 def test_under_a_backlog_of_ten_thousand_nothing_new_is_claimed_after_the_signal(
     bench: Any,
 ) -> None:
@@ -64,7 +64,7 @@ def test_a_long_task_is_asked_to_stop_before_it_is_stopped(bench: Any) -> None:
     assert line["charge"] == "nothing"
 
 
-@every_broker
+@every_broker_and_memory
 def test_a_task_that_ignores_every_signal_is_stopped_in_time_with_what_it_started(
     bench: Any, sleepers: Any
 ) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from millgate.runtime.rss import rss_of
-from support.bench import every_broker
+from support.bench import every_broker_and_memory
 from support.wait import eventually
 
 MEGABYTE = 2**20
@@ -27,7 +27,7 @@ def reasons(worker: Any) -> list[str]:
     return [line["reason"] for line in worker.events("child ended")]
 
 
-@every_broker
+@every_broker_and_memory
 def test_a_leak_over_five_hundred_tasks_is_recycled_away_and_nothing_is_lost(
     bench: Any,
 ) -> None:
@@ -42,7 +42,7 @@ def test_a_leak_over_five_hundred_tasks_is_recycled_away_and_nothing_is_lost(
     assert max(line["rss"] for line in recycled) < 1.25 * 60 * MEGABYTE + 20 * MEGABYTE
 
 
-@every_broker
+@every_broker_and_memory
 def test_a_huge_task_is_stopped_alone_and_buried_after_its_attempts(bench: Any) -> None:
     bench.configure()
     huge = bench.send("hog", str(bench.journal), 300)
@@ -74,7 +74,7 @@ def test_shared_memory_is_counted_too(bench: Any) -> None:
     assert reasons(worker) == ["HardMaxRSS"]
 
 
-@every_broker
+@every_broker_and_memory
 @pytest.mark.parametrize("task", ["subprocess_hog", "daemon_hog"])
 def test_memory_of_a_tasks_processes_counts_wherever_they_hide(bench: Any, task: str) -> None:
     sent = bench.send(task, 300)

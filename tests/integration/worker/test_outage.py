@@ -5,9 +5,15 @@ from __future__ import annotations
 import time
 from typing import Any
 
+import pytest
+
 from millgate.errors import BrokerError
 from millgate.message import Message
+from millgate.queues import TopicPolicy
 from support.wait import eventually
+
+#: Seconds of the long outage, and within which everything goes on when the server is back.
+MINUTE, BACK = 60.0, 15.0
 
 
 def test_the_worker_outlives_a_server_that_goes_away_and_keeps_its_outcomes(
@@ -32,6 +38,49 @@ def test_the_worker_outlives_a_server_that_goes_away_and_keeps_its_outcomes(
     assert [
         line["event"] for line in worker.log() if line.get("event", "").startswith("broker")
     ] == ["broker failed", "broker is back"]
+
+
+@pytest.mark.parametrize("own_bench", ["postgres"], indirect=True)  # one is enough for a minute
+def test_a_minute_without_the_server_costs_no_run_and_no_result(own_bench: Any) -> None:
+    bench = own_bench
+    bench.broker.configure([TopicPolicy("default", lease=90.0), TopicPolicy("brief", lease=20.0)])
+    journal = str(bench.journal)
+    through = bench.send("work", journal, MINUTE + 10)
+    within = bench.send("work", journal, 5.0)
+    worker = bench.ready(children=2)
+    bench.until_noted("start", 2)
+    orphan = bench.send("work", journal, 1.0, topic="brief")
+    dies = bench.start(children=1, topics="brief")
+    bench.until_noted("start", 3)
+    supervisor, children = worker.supervisor, worker.children
+    bench.venue.crash()
+    down = time.monotonic()
+    dies.end()
+    bench.until_noted("end")
+    eventually(lambda: worker.events("broker failed"), timeout=20)
+    while (passed := time.monotonic() - down) < MINUTE:  # real time: it is the server that counts
+        assert worker.get("/livez")[0] == 200
+        assert "millgate_broker_up 0" in worker.get("/metrics")[1]
+        assert worker.status()["broker_up"] is False
+        assert (worker.supervisor, worker.children) == (supervisor, children)
+        time.sleep(min(5.0, MINUTE - passed))
+    bench.venue.start()
+    began = time.monotonic()
+    [kept] = bench.ends_of([within], BACK)
+    assert (kept.state, kept.attempt) == ("succeeded", 1)
+    assert bench.result(bench.send("add", 2, 2), BACK) == 4
+    [elsewhere] = bench.ends_of([orphan], BACK)  # its lease has lapsed on the server's clock
+    assert (elsewhere.state, elsewhere.attempt) == ("succeeded", 2)
+    assert bench.result(through, MINUTE) in children
+    assert bench.state(through).attempt == 1
+    assert time.monotonic() - began < BACK
+    assert sorted(line[1] for line in bench.notes("start")) == sorted(
+        [through, within, orphan, orphan]
+    )
+    assert "millgate_broker_up 1" in worker.get("/metrics")[1]
+    found = [line["event"] for line in worker.log() if line.get("event", "").startswith("broker")]
+    assert found == ["broker failed", "broker is back"]
+    assert worker.stop() == 0
 
 
 def test_a_server_that_crashes_under_load_costs_no_task_and_no_second_run(own_bench: Any) -> None:

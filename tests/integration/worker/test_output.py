@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from support.bench import every_broker
+from support.bench import every_broker_and_memory
 from support.wait import eventually
 
 
@@ -20,7 +20,7 @@ def test_what_a_task_prints_is_logged_with_its_id(bench: Any) -> None:
     }
 
 
-@every_broker
+@every_broker_and_memory
 def test_sixty_four_megabytes_are_cut_in_the_middle_and_hold_nobody(bench: Any) -> None:
     flood = bench.send("flood", 64)
     worker = bench.ready(children=2)

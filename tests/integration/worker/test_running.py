@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from millgate.message import Options
-from support.bench import every_broker
+from support.bench import every_broker_and_memory
 from support.wait import eventually
 
 
@@ -73,7 +73,7 @@ def test_arguments_that_the_task_cannot_take_are_buried_at_once(bench: Any) -> N
     assert (state.state, state.reason, state.attempt) == ("failed", "BadArguments", 1)
 
 
-@every_broker
+@every_broker_and_memory
 @pytest.mark.parametrize("body", [b"", b"\xff\x00", b"[1,", b'{"not":"a call"}'])
 def test_what_nobody_can_read_is_buried_whole_and_at_once(bench: Any, body: bytes) -> None:
     message = replace(bench.message("add", (1, 2), headers={"from": "elsewhere"}), body=body)
@@ -87,7 +87,7 @@ def test_what_nobody_can_read_is_buried_whole_and_at_once(bench: Any, body: byte
     assert worker.events("child ended") == []
 
 
-@every_broker
+@every_broker_and_memory
 def test_a_result_of_twelve_megabytes_arrives_and_one_of_twenty_is_refused(bench: Any) -> None:
     fits, too_big = bench.send("big", 12 * 2**20), bench.send("big", 20 * 2**20)
     bench.ready()

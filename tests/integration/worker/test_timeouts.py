@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from millgate.message import Options
-from support.bench import every_broker
+from support.bench import every_broker_and_memory
 from support.wait import eventually
 
 
@@ -27,7 +27,7 @@ def test_a_soft_timeout_leaves_a_task_alone_that_is_in_time(bench: Any) -> None:
     assert {bench.result(sent) for sent in ids} == {"slept"}
 
 
-@every_broker
+@every_broker_and_memory
 def test_a_hard_timeout_ends_a_task_that_listens_to_nothing_and_charges_it_alone(
     bench: Any,
 ) -> None:
@@ -65,7 +65,7 @@ def test_a_cancelled_run_is_told_and_may_end_by_itself(bench: Any) -> None:
     assert bench.end_of(sent).state in ("cancelled", "succeeded")
 
 
-@every_broker
+@every_broker_and_memory
 def test_a_cancelled_run_that_does_not_listen_is_stopped(bench: Any) -> None:
     bench.configure(lease=2.0)
     sent = bench.send("work", str(bench.journal), 60.0)
