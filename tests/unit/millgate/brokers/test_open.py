@@ -16,6 +16,9 @@ from millgate.errors import InvalidSettings
         ("local:///path/q.sock?journal=on", "local:///path/q.sock?journal=on"),
         ("local://", "local://"),
         ("memory://", "memory://"),
+        ("redis://u:sec/ret@h:6379/0", "redis://***@h:6379/0"),
+        ("amqp://u:sec?ret@h/v", "amqp://***@h/v"),
+        ("postgresql://u:sec[ret@h/d", "postgresql://***@h/d"),
     ],
 )
 def test_a_url_is_shown_as_it_was_written_without_its_password(url: str, shown: str) -> None:

@@ -40,7 +40,7 @@ def open_broker(url: str, *, queue: str = DEFAULT_QUEUE, deadline: float = DEADL
     `deadline` is the most seconds that one call may take. Raises InvalidSettings for a URL that names no broker.
     """
     queue_name(queue)
-    scheme = urlsplit(url).scheme
+    scheme = url.partition(":")[0].lower()
     if scheme not in SCHEMES:
         known = ", ".join(
             f"{name}://" for name, (module, _) in SCHEMES.items() if find_spec(module)
@@ -71,8 +71,15 @@ def queue_name(text: str) -> str:
 
 
 def redact(url: str) -> str:
-    """The URL without its passwords, for logs, events and errors."""
-    parts = urlsplit(url)
+    """The URL without its passwords, for logs, events and errors; of one whose parts are in doubt only the scheme and
+    what follows the last "@"."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        parts = None
+    if parts is None or (parts.netloc and "@" in parts.path + parts.query + parts.fragment):
+        scheme, separator, rest = url.partition("://")
+        return f"{scheme}{separator}***@{rest.rpartition('@')[2]}"
     query = _PASSWORD.sub(r"\1***", parts.query)
     netloc = parts.netloc
     if "@" in netloc:

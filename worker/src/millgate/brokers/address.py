@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from millgate.errors import InvalidSettings
 
@@ -18,6 +18,21 @@ class Address(NamedTuple):
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def split(url: str, scheme: str) -> SplitResult:
+    """The URL's parts. A password that is not quoted may have got into any of them: none is shown then.
+    Raises InvalidSettings."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        parts = None
+    if parts is None or "@" in parts.path + parts.query:
+        raise InvalidSettings(
+            f"{scheme}://: this URL cannot be taken apart; in a user's name, a password, a path or a value write each"
+            " of / ? # @ : [ ] % as %2F %3F %23 %40 %3A %5B %5D %25"
+        ) from None
+    return parts
 
 
 def read(text: str, port: int, scheme: str) -> Address:

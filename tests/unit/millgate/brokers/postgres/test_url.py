@@ -102,3 +102,19 @@ def test_what_cannot_be_meant_is_refused_without_its_password(url: str) -> None:
     with pytest.raises(InvalidSettings) as caught:
         parse(url, "q", {})
     assert "pa#ss" not in str(caught.value)
+
+
+@pytest.mark.parametrize("password", ["s3?cret", "5432?cret", "?cret", "s3/c?ret", "s3[c?ret"])
+def test_a_password_that_hides_where_it_ends_is_refused_and_no_part_of_it_shown(
+    password: str,
+) -> None:
+    with pytest.raises(InvalidSettings, match="%3F") as caught:
+        parse(f"postgresql://user:{password}@host/db", "q", {})
+    assert "ret" not in str(caught.value)
+    assert "s3" not in str(caught.value)
+
+
+def test_a_password_with_slashes_needs_no_quoting() -> None:
+    target = parse("postgresql://user:s3/cret@host/db", "q", {})
+    assert conninfo_to_dict(target.conninfo)["password"] == "s3/cret"
+    assert target.endpoint == "host/db"

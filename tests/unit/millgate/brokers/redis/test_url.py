@@ -76,3 +76,18 @@ def test_tls_verifies_unless_the_url_says_not_to() -> None:
 def test_what_cannot_be_meant_is_refused(url: str) -> None:
     with pytest.raises(InvalidSettings, match="redis"):
         parse(url, "q", {})
+
+
+@pytest.mark.parametrize(
+    "password",
+    ["s3/cret", "s3?cret", "s3#cret", "s3[cret", "6379/cret", "s3\u2100cret", "/cret", "?cret"],
+)
+@pytest.mark.parametrize("scheme", ["redis", "rediss", "redis+sentinel"])
+def test_a_password_that_is_not_quoted_is_refused_and_no_part_of_it_shown(
+    scheme: str, password: str
+) -> None:
+    with pytest.raises(InvalidSettings, match="%23") as caught:
+        parse(f"{scheme}://user:{password}@host/0", "q", {})
+    assert "cret" not in str(caught.value)
+    assert "s3" not in str(caught.value)
+    assert caught.value.__suppress_context__ or caught.value.__context__ is None

@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
-from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict
 
+from millgate.brokers import address
 from millgate.errors import InvalidSettings
 
 _SCHEMA: Final = re.compile(r"^[a-z_][a-z0-9_]{0,62}$")
@@ -46,7 +47,7 @@ def parse(url: str, queue: str, environ: Mapping[str, str]) -> Target:
     text, hash_, fragment = url.rpartition("#")
     if not hash_ or fragment != "insecure":
         text, fragment = url, ""
-    parts = urlsplit(_quoted(text))
+    parts = address.split(_quoted(text), "postgresql")
     if parts.fragment:
         raise InvalidSettings(
             "postgresql://: '#' has a meaning in URLs; write it %23 in a password, or use #insecure at the end"

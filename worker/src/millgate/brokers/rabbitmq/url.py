@@ -6,7 +6,7 @@ import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import unquote
 
 from millgate.brokers import address
 from millgate.brokers.address import Address
@@ -45,7 +45,7 @@ def parse(url: str, environ: Mapping[str, str]) -> Target:
     MILLGATE_BROKERD says the same, and never wins), and for amqps `ca`, `cert` and `key` (files). TLS verifies unless
     the URL ends in `#insecure`. Raises InvalidSettings.
     """
-    parts = _split(url)
+    parts = address.split(url, "amqp")
     insecure = address.insecure(parts.fragment, "amqp")
     options = address.options(parts.query, _KNOWN, "amqp")
     userinfo, _, hosts = parts.netloc.rpartition("@")
@@ -64,20 +64,6 @@ def parse(url: str, environ: Mapping[str, str]) -> Target:
         heartbeat=_heartbeat(options),
         may_start=_may_start(options, environ),
     )
-
-
-def _split(url: str) -> SplitResult:
-    """The URL's parts. A password that is not quoted may have got into any of them: none is shown then."""
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        parts = None
-    if parts is None or "@" in parts.path + parts.query:
-        raise InvalidSettings(
-            "amqp://: this URL cannot be taken apart; in a user's name, a password, a path or a value write each of"
-            " / ? # @ : [ ] % as %2F %3F %23 %40 %3A %5B %5D %25"
-        ) from None
-    return parts
 
 
 def _vhost(path: str) -> str:

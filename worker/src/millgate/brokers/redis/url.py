@@ -6,7 +6,7 @@ import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from millgate.brokers import address
 from millgate.brokers.address import Address
@@ -52,7 +52,7 @@ def parse(url: str, queue: str, environ: Mapping[str, str]) -> Target:
     database. The query may have `cluster=1`, `replicas=N`, `ca`, `cert` and `key` (files), for Sentinel also `tls=1`,
     `sentinel_user` and `sentinel_password`. TLS verifies unless the URL ends in `#insecure`. Raises InvalidSettings.
     """
-    parts = urlsplit(url)
+    parts = address.split(url, "redis")
     sentinel = parts.scheme == "redis+sentinel"
     insecure = address.insecure(parts.fragment, "redis")
     options = address.options(parts.query, _KNOWN, "redis")
