@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from struct import pack
 from typing import Any
 
 import pytest
@@ -66,8 +67,8 @@ def test_a_member_from_elsewhere_is_refused() -> None:
 
 def test_what_waits_for_nothing_takes_the_short_way() -> None:
     message = a_message(id="m1", key="k", expires_in=5.0, result_ttl=0.0, group="g", priority=7)
-    values = ("default", "m1", 7, message.record(), "k", 5.0, None, 0.0, "g")
-    assert drafts.plain(message) == values
+    packed = (b"default", b"m1", pack(">i", 7), message.record(), b"k")
+    assert drafts.plain(message) == (*packed, pack(">d", 5.0), None, pack(">d", 0.0), b"g")
 
 
 @pytest.mark.parametrize(

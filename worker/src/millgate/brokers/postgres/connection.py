@@ -37,6 +37,7 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
     clock: Clock
     until: float = float("inf")
     pooled: bool = False
+    prepared: set[bytes]  # statements of our own, by name
 
     @classmethod
     def _connect_gen(cls, conninfo: str = "") -> Any:
@@ -202,7 +203,7 @@ class Pool:
             context=_ADAPTERS,
             **(keepalive | limits | settings | dict(self.target.extra)),
         )
-        connection.clock = self.clock
+        connection.clock, connection.prepared = self.clock, set()
         return connection
 
     def _check(self, connection: Connection, timeout: float) -> None:

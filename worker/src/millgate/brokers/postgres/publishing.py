@@ -12,8 +12,9 @@ from psycopg.rows import tuple_row
 from millgate.brokers.postgres import arrays, drafts
 from millgate.brokers.postgres.arrays import Ints, Smallints, Texts
 from millgate.brokers.postgres.connection import Connection
+from millgate.brokers.postgres.direct import Direct, only_text
 from millgate.brokers.postgres.refusals import translate
-from millgate.brokers.postgres.session import Session, new_call
+from millgate.brokers.postgres.session import VERSION, Session, new_call
 from millgate.brokers.postgres.url import Target
 from millgate.clock import Clock
 from millgate.errors import InvalidInput
@@ -27,6 +28,9 @@ class Publishing(Session):
     def __init__(self, target: Target, deadline: float, clock: Clock) -> None:
         super().__init__(target, deadline, clock)
         self._ensured: set[tuple[str, int]] = set()
+        numbered = ", ".join(f"${number}" for number in range(1, drafts.PLAIN + 1))
+        post = f'SELECT o_holder FROM "{target.schema}".post_{VERSION}({numbered})'  # noqa: S608 -- a checked name
+        self._direct = Direct("millgate_post", post, drafts.PLAIN)
 
     def publish(self, messages: Sequence[Message], group: Group | None = None) -> list[Receipt]:
         """Store messages, all or none, in order."""
@@ -35,8 +39,7 @@ class Publishing(Session):
             and len(messages) == 1
             and (plain := drafts.plain(messages[0])) is not None
         ):
-            [(_, holders)] = self.rows("post", new_call(), *plain)
-            return [Receipt(holders[0], duplicate=True) if holders else Receipt(messages[0].id)]
+            return [self._post(messages[0].id, plain)]
         sent, call = drafts.batch(messages), new_call()
         if group is None:
             if not messages:
@@ -55,6 +58,14 @@ class Publishing(Session):
             return receipts
 
         return self.within(publish)
+
+    def _post(self, name: str, plain: Sequence[bytes | None]) -> Receipt:
+        call = drafts.number(new_call())
+        [holders] = self.pool.call(
+            lambda connection, _: self._direct.call(connection, (call, *plain))
+        )
+        holder = only_text(holders)
+        return Receipt(name) if holder is None else Receipt(holder, duplicate=True)
 
     def fire(self, schedule: str, slot: float, messages: Sequence[Message]) -> bool:
         """Publish for one slot of a schedule, once."""
