@@ -41,8 +41,11 @@ class PostgresVenue(ServerVenue[PostgresBroker]):
         self.client().setup()
 
     def close(self) -> None:
-        """Close all clients and drop the schema."""
+        """Close all clients and drop the schema, from under whoever was killed in the middle of a call."""
         super().close()
-        servers.postgres().run(
-            "-d", f"suite_{os.getpid()}", "-c", f'DROP SCHEMA "{self.queue}" CASCADE'
+        orphans = (
+            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
+            f"WHERE pid <> pg_backend_pid() AND query LIKE '%\"{self.queue}\"%'"
         )
+        drop = f'DROP SCHEMA "{self.queue}" CASCADE'
+        servers.postgres().run("-d", f"suite_{os.getpid()}", "-c", orphans, "-c", drop)
