@@ -18,7 +18,7 @@ from millgate.queues import Ordering, QueuePolicy, Subscription, TopicPolicy
 from millgate.settlement import Ack, Bury, Charge, Drop, Later, Settlement
 
 _STEP: Final = 250  # claims and settlements that one call carries out
-_PAGE: Final = 200  # ids of an order to the queue
+_PAGE: Final = 150  # ids of an order to the queue
 _WORKER: Final = WorkerRef("held", new_incarnation())
 _FAILURE: Final = Failure("builtins.ValueError", "no good", "Traceback\n" * 20)
 _BODY: Final = b"x" * 240  # a record of 264 bytes
@@ -220,9 +220,9 @@ def _topics(count: int, broker: Broker) -> Act:
 
 
 def _states(ended: bool, broker: Broker) -> Act:
-    batch = _fill(broker, Sent(), 300)
+    batch = _fill(broker, Sent(), 200)
     if ended:
-        broker.settle([Ack(claim.ref, b"r" * 100) for claim in _claim(broker, 300)])
+        broker.settle([Ack(claim.ref, b"r" * 100) for claim in _claim(broker, 200)])
     return partial(broker.states, [m.id for m in batch])
 
 
@@ -352,7 +352,7 @@ HOLDS: Final = (
     Hold("replay keyed", _PAGE, partial(_replay, _KEYED)),
     Hold("purge_dead", _PAGE, _purge_dead),
     Hold("unregister, keyed", _PAGE, partial(_unregister, _KEYED)),
-    Hold("what is due, keyed", 100, partial(_tick, Sent({"delay": 0.5}, _key, _BY_KEY)), 0.6),
+    Hold("what is due, keyed", 125, partial(_tick, Sent({"delay": 0.5}, _key, _BY_KEY)), 0.6),
     Hold(
         "what is due, of one key",
         100,
@@ -368,9 +368,9 @@ HOLDS: Final = (
         ),
         1.1,
     ),
-    Hold("regate", 500, _regate),
+    Hold("regate", 150, _regate),
     Hold("configure, topics that change", 100, partial(_topics, 100)),
-    Hold("states of what waits", 300, partial(_states, False)),
-    Hold("states of what has ended", 300, partial(_states, True)),
-    Hold("stats, topics", 300, _stats),
+    Hold("states of what waits", 200, partial(_states, False)),
+    Hold("states of what has ended", 200, partial(_states, True)),
+    Hold("stats, topics", 200, _stats),
 )

@@ -12,40 +12,49 @@ from millgate.errors import InvalidInput
 from millgate.message import Group, Message
 from millgate.rules import check_whole
 
-_OPTIONAL: Final = (
-    "key",
-    "delay",
-    "at",
-    "expires_in",
-    "expires_at",
-    "unique",
-    "unique_for",
-    "result_ttl",
-    "group",
-)
+#: In the order of the scripts' drafts, with the letters of their runs.
+_OPTIONAL: Final = {
+    "key": "K",
+    "delay": "D",
+    "at": "A",
+    "expires_in": "E",
+    "expires_at": "X",
+    "unique": "U",
+    "unique_for": "F",
+    "result_ttl": "T",
+    "group": "G",
+}
 _FLOATS: Final = frozenset({"delay", "at", "expires_in", "expires_at", "unique_for", "result_ttl"})
 
 
 def runs(messages: Sequence[Message]) -> list[Any]:
-    """Messages in order: neighbours of one topic and priority that set nothing else travel as one run.
+    """Messages in order: neighbours of one topic and priority that set the same fields travel as one run.
     Raises InvalidInput, InvalidMessage."""
     if len(messages) > MAX_BATCH:
         raise InvalidInput(f"{len(messages)} messages in one call; publish at most {MAX_BATCH}")
     arguments: list[Any] = []
-    head: tuple[str, int] | None = None
+    head: tuple[str, int, str] | None = None
     start = 0
     for message in messages:
         check_whole(message)
-        if _plain(message):
-            if head != (message.topic, message.priority):
-                head, start = (message.topic, message.priority), len(arguments)
-                arguments += ["P", message.topic, message.priority, 0]
-            arguments[start + 3] += 1
-            arguments += [message.id, message.record()]
-        else:
-            head = None
-            arguments += ["X", *draft(message)]
+        letters, fields = ("", ()) if _plain(message) else _set(message)
+        if head != (message.topic, message.priority, letters):
+            head, start = (message.topic, message.priority, letters), len(arguments)
+            arguments += [message.topic, message.priority, 0, letters]
+        arguments[start + 2] += 1
+        arguments += [message.id, *fields, message.record()]
     return arguments
+
+
+def _set(message: Message) -> tuple[str, Sequence[Any]]:
+    """The letters of the fields that a message sets, and their values."""
+    letters, fields = "", []
+    for name, letter in _OPTIONAL.items():
+        value = getattr(message, name)
+        if value is not None:
+            letters += letter
+            fields.append(repr(max(float(value), 0.0)) if name in _FLOATS else value)
+    return letters, fields
 
 
 def draft(message: Message) -> tuple[bytes, bytes]:

@@ -24,7 +24,7 @@ _STATES: Final = {
     b"F": State.FAILED,
     b"C": State.CANCELLED,
 }
-PAGE: Final = 300  # topics that one call reads, and ids
+PAGE: Final = 200  # topics that one call reads, and ids
 _NOBODY: Final = ("", "0")
 
 
@@ -43,7 +43,7 @@ class Looking(Working):
         return found
 
     def stats(self) -> Stats:
-        """Topics and workers at one moment; more than 300 topics are read in pages, each at one moment."""
+        """Topics and workers at one moment; more than 200 topics are read in pages, each at one moment."""
         topics: dict[str, TopicStats] = {}
         workers: tuple[WorkerRow, ...] = ()
         start, revision, due, forward = 1, 0, -1, False

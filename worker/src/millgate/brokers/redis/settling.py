@@ -13,6 +13,7 @@ from millgate.rules import check_whole
 from millgate.settlement import Ack, Bury, Charge, Later, Settlement
 
 _CHARGES: Final = {Charge.FAILURE: "F", Charge.LOSS: "L", Charge.NOTHING: "N"}
+_ENOUGH: Final = 250  # weight of the settlements of one call
 _CALL: Final = 16  # hexadecimal digits of a call's number
 
 
@@ -33,8 +34,41 @@ def read_token(claim: ClaimRef) -> bytes | None:
     return call if len(call) * 2 == _CALL else None
 
 
-def settling(settlements: Sequence[Settlement]) -> list[Any]:
-    """The arguments of settlements in order; acknowledgements without a result travel together.
+def parted(settlements: Sequence[Settlement]) -> list[Sequence[Settlement]]:
+    """Settlements in order, as many at a time as one call may carry out; one empty part when there are none."""
+    parts: list[Sequence[Settlement]] = []
+    start, weight = 0, 0
+    for place, settlement in enumerate(settlements):
+        more = _weight(settlement)
+        if weight + more > _ENOUGH and place > start:
+            parts.append(settlements[start:place])
+            start, weight = place, 0
+        weight += more
+    return [*parts, settlements[start:]]
+
+
+def _weight(settlement: Settlement) -> int:
+    """What a settlement costs the server, a plain acknowledgement being 1."""
+    if type(settlement) is not Ack:
+        return 2
+    return 1 + (settlement.result is not None) + 2 * len(settlement.publish)
+
+
+def sizes_of(settlements: Sequence[Settlement]) -> list[Any]:
+    """Of the messages that follow: each topic, its largest record's bytes, and the id of that message."""
+    largest: dict[str, tuple[int, str]] = {}
+    for settlement in settlements:
+        if isinstance(settlement, Ack):
+            for message in settlement.publish:
+                size = len(message.record())
+                if size > largest.get(message.topic, (-1, ""))[0]:
+                    largest[message.topic] = (size, message.id)
+    return [part for topic, (size, name) in largest.items() for part in (topic, size, name)]
+
+
+def settling(settlements: Sequence[Settlement], *, looked_at: bool = False) -> list[Any]:
+    """The arguments of settlements in order; acknowledgements without a result travel together. `looked_at`: the
+    sizes of messages that follow are no reason to refuse any more.
     Raises InvalidMessage for messages that cannot be stored."""
     arguments: list[Any] = []
     run: bytes | None = None  # the call of the acknowledgements that are being gathered
@@ -54,18 +88,19 @@ def settling(settlements: Sequence[Settlement]) -> list[Any]:
             gathered.add(claim.id)
         else:
             run = None
-            arguments += _single(settlement, call)
+            arguments += _single(settlement, call, looked_at)
     return arguments
 
 
-def _single(settlement: Settlement, call: bytes) -> list[Any]:
+def _single(settlement: Settlement, call: bytes, looked_at: bool) -> list[Any]:
     name = settlement.claim.id
     if isinstance(settlement, Ack):
         for message in settlement.publish:
             check_whole(message)
         ttl = "" if settlement.result_ttl is None else repr(float(settlement.result_ttl))
         kept = ["0", b""] if settlement.result is None else ["1", settlement.result]
-        return ["R", call, name, *kept, ttl, *drafts(settlement.publish)]
+        letter = "C" if looked_at else "R"
+        return [letter, call, name, *kept, ttl, *drafts(settlement.publish)]
     if isinstance(settlement, Later):
         delay = repr(max(0.0, float(settlement.delay)))
         failure = failures.pack(settlement.failure)

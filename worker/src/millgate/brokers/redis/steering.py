@@ -13,7 +13,7 @@ from millgate.errors import InvalidInput
 from millgate.queues import Configuration, QueuePolicy, TopicPolicy, check_policy
 
 _PURGED: Final = (State.WAITING, State.DELAYED)
-_BATCH: Final = 200
+_BATCH: Final = 150
 
 
 class Steering(Session):

@@ -12,20 +12,26 @@ from typing import Any, Final
 from millgate.brokers.base import MAX_BATCH, Ask, Claimed, Extended
 from millgate.brokers.redis import rows
 from millgate.brokers.redis.forwarding import Forwarding
-from millgate.brokers.redis.settling import read_token, settling, token_of
+from millgate.brokers.redis.settling import (
+    parted,
+    read_token,
+    settling,
+    sizes_of,
+    token_of,
+)
 from millgate.errors import InvalidInput
 from millgate.fleet import Beat, WorkerInfo, WorkerRef, WorkerState
 from millgate.message import Claim, ClaimRef
 from millgate.queues import Subscription
-from millgate.settlement import Ack, Settlement
+from millgate.settlement import Settlement
 
 _STATES: Final = {
     b"U": WorkerState.UNKNOWN,
     b"A": WorkerState.ACTIVE,
     b"F": WorkerState.FENCED,
 }
-_BATCH: Final = 200
-_MOST: Final = 250  # settlements, and claims, of one call to the server
+_BATCH: Final = 150
+_MOST: Final = 250  # claims that one call to the server asks for
 _TRIES: Final = 50  # while all that was found had expired
 _ALL: Final = Subscription()
 _HEAD: Final = 21  # bytes before the record of a plain row
@@ -49,12 +55,13 @@ class Working(Forwarding):
         in several calls."""
         if not 0 <= ask.n <= MAX_BATCH:
             raise InvalidInput(f"n is {ask.n}; claim 0 to {MAX_BATCH} messages in one call")
-        *earlier, last = _calls(settlements)
+        *earlier, last = self._calls(settlements)
         stale = [name for part in earlier for name in self._settle(part)]
         claimed = self._claim_some(worker, replace(ask, n=min(ask.n, _MOST)), last)
         stale += claimed.stale
         claims = list(claimed.claims)
-        while len(claims) < ask.n and len(claimed.claims) == _MOST:
+        # the server ends a call early where it would take too long, and says that there may be more
+        while claimed.claims and claimed.next_due == 0.0 and len(claims) < ask.n:
             part = replace(ask, n=min(ask.n - len(claims), _MOST))
             claimed = self._claim_some(worker, part, [])
             claims += claimed.claims
@@ -64,7 +71,7 @@ class Working(Forwarding):
         """Carry out settlements; the stale ones' ids."""
         if not settlements:
             return ()
-        return tuple(name for part in _calls(settlements) for name in self._settle(part))
+        return tuple(name for part in self._calls(settlements) for name in self._settle(part))
 
     def extend(self, worker: WorkerRef, claims: Sequence[ClaimRef], beat: Beat) -> Extended:
         """Renew leases and the worker's row."""
@@ -83,6 +90,22 @@ class Working(Forwarding):
         """Store the progress of a run; False: the token is stale."""
         call = read_token(claim)
         return call is not None and bool(self.run("progress", claim.id, call, value))
+
+    def _calls(self, settlements: Sequence[Settlement]) -> list[list[Any]]:
+        """The arguments of the calls that carry out settlements. Where messages follow and one call is not enough, a
+        first one has looked at their sizes: those refuse all. Raises InvalidInput, InvalidMessage."""
+        if len(settlements) > MAX_BATCH:
+            raise InvalidInput(
+                f"{len(settlements)} settlements in one call; send at most {MAX_BATCH}"
+            )
+        parts = parted(settlements)
+        if len(parts) == 1:
+            return [settling(settlements)]
+        calls = [settling(part, looked_at=True) for part in parts]
+        sizes = sizes_of(settlements)
+        if sizes:
+            self.run("sizes", *sizes)
+        return calls
 
     def _settle(self, arguments: list[Any]) -> list[str]:
         stale, forward = self.run("settle", *arguments)
@@ -130,16 +153,6 @@ class Working(Forwarding):
             float(due) / 1000 if due else None,
         )
         return claimed, asked, version.decode()
-
-
-def _calls(settlements: Sequence[Settlement]) -> list[list[Any]]:
-    """The arguments of the calls that carry out settlements; one call where messages follow, which may refuse all."""
-    if len(settlements) > MAX_BATCH:
-        raise InvalidInput(f"{len(settlements)} settlements in one call; send at most {MAX_BATCH}")
-    if any(isinstance(settlement, Ack) and settlement.publish for settlement in settlements):
-        return [settling(settlements)]
-    starts = range(0, max(1, len(settlements)), _MOST)
-    return [settling(settlements[start : start + _MOST]) for start in starts]
 
 
 def _add_claims(claims: list[Claim], group: list[Any], call: str, now: int) -> None:

@@ -16,6 +16,7 @@ _SELDOM: Final = "--@seldom"
 NOUNS: Final = (
     "frame",
     "topics",
+    "gathering",
     "rows",
     "gates",
     "leases",

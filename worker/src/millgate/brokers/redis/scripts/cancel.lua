@@ -3,6 +3,7 @@ freeing()
 queue()
 tick()
 local out = {}
+fetch(ARGV)
 for k = 1, #ARGV do
   local id = ARGV[k]
   local row = row_of(id)

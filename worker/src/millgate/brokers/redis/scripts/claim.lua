@@ -2,6 +2,8 @@
 -- Answers state, revision, topics' version, stale ids, claims by topic, ms to the next event, forward, now.
 freeing()
 queue()
+local ENOUGH = 4000 -- microseconds of one call, about: what it asks for beyond is left for the next
+local SLICE = 40
 local name, incarnation, this, n, ordered = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5] == '1'
 local numbers, at = subscription_at(7)
 -- Topics that came since: nothing is handed over before the caller knows them.
@@ -16,7 +18,7 @@ local ops, refused = settlements_at(at)
 if not ops then return refused end
 tick()
 local stale, groups, skipped = {}, {}, false
-for _, op in ipairs(ops) do carry_out(op, stale) end
+carry_out(ops, stale)
 
 local w = call('HMGET', P .. 'w:' .. name, 'inc', 'wn', 'fence', 'call', 'seen')
 local state = 'A'
@@ -128,7 +130,10 @@ local function entrants()
   return chosen
 end
 
+local effort = max(ENOUGH - spent, 200) -- microseconds for what is handed over
 local room = G.limit and G.limit - G.leased - G.unmet
+
+local function cost(t) return gate_of(t, 'k') and 12 or 8 end
 
 local function grant(one, count)
   if room then
@@ -138,11 +143,11 @@ local function grant(one, count)
   end
   one.granted = one.granted + count
   one.pass = one.pass + count * STEP / weight(one.t)
-  n = n - count
+  n, effort = n - count, effort - count * cost(one.t)
 end
 
 local function fits(one)
-  local free = min(n, one.quota - one.granted)
+  local free = min(n, one.quota - one.granted, ceil(effort / cost(one.t)))
   if room then free = min(free, room + one.unmet) end
   return free
 end
@@ -175,6 +180,15 @@ local function share(here)
   end
 end
 
+local function count_keys(t, ids, recs)
+  local keys = {}
+  for k = 1, #ids do
+    local row = recs[k] and read(ids[k], recs[k])
+    if row and row.key then keys[#keys + 1] = row.key end
+  end
+  count_ahead(P .. 'kl:' .. t.n, keys)
+end
+
 local function serve(t, count)
   local popped = call('ZPOPMIN', t.q, count)
   local ids = {}
@@ -192,6 +206,7 @@ local function serve(t, count)
   local tail = spack('>I4I4', t.n, tonumber(w[2])) .. name
   local plain, other = this .. '\0' .. tail, this .. '\1' .. tail
   local gated = gate_of(t, 'k') ~= nil
+  if gated then count_keys(t, ids, recs) end
   local given = 0
   for k = 1, #ids do
     local id, rec = ids[k], recs[k]
@@ -217,7 +232,7 @@ local function serve(t, count)
           row.failure = EXPIRED
           bury(t, row, nil, 'Expired')
           if g then fill(t, g) end
-          value = nil
+          value, spent = nil, spent + 25
         else
           if row.expires and not row.started then call('ZREM', P .. 'ex', id) end
           if row.key then tally(P .. 'kl:' .. t.n, row.key, 1) end
@@ -248,6 +263,18 @@ local function serve(t, count)
   end
 end
 
+-- What may have expired is taken in slices: how much of it has is not known before.
+local function serve_all(t, count)
+  local slice = count > SLICE and call('EXISTS', P .. 'ex') == 1 and SLICE or count
+  for from = 1, count, slice do
+    if from > 1 and spent > ENOUGH / 2 then
+      skipped = true
+      return
+    end
+    serve(t, min(slice, count - from + 1))
+  end
+end
+
 local seen = tonumber(w[5] or nil) or 0
 if state ~= 'U' and NOW - seen >= 250 then
   seen = NOW
@@ -259,6 +286,7 @@ if state ~= 'U' and w[4] == this then
   full = true
 elseif state ~= 'U' then
   flush()
+  carry()
   settle_index()
   if n > 0 and state == 'A' and not G.suspended then
     local chosen = entrants()
@@ -275,10 +303,10 @@ elseif state ~= 'U' then
       if one.granted > 0 then
         G.passes[one.t.c.prio or 5] = string.format('%.3f', one.t.ps)
         one.t.ps, one.t.arm = one.pass, true
-        serve(one.t, one.granted)
+        serve_all(one.t, one.granted)
       end
     end
-    full = n == 0 and not skipped
+    full = (n == 0 or effort <= 0) and not skipped
   end
   call('HSET', P .. 'w:' .. name, 'call', this, 'seen', seen)
 end

@@ -55,9 +55,10 @@ local function apply(t, packed)
     call('HSET', P .. 't:' .. t.n, 'rg', '1')
     call('SADD', P .. 'rgs', t.n)
     alarm(NOW)
-    regate(t, 1000)
+    regate(t, 50)
   end
-  bound_dead(t, 500)
+  if gates(t.c) ~= '/' then call('HSET', P .. 'kl:' .. t.n, '', LONG) end
+  bound_dead(t, 100)
   if call('EXISTS', P .. 'dz:' .. t.n) == 1 then call('ZADD', P .. 'gv', NOW, t.n) end
   t.arm, t.aged = true, true
 end

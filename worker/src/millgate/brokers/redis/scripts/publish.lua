@@ -1,13 +1,17 @@
 -- publish: chained topics; group or ''; runs of messages. Answers pairs of a place and the id that it duplicates, or,
 -- when a member of the group duplicates another id than was assumed, 'again' and the pairs, nothing stored.
+-- A run: topic, priority, how many, the letters of the fields that are set; then of each id, fields, body.
 -- fire: the same behind a schedule's name, slot and the call's number; nil when the slot or a later one has fired, but
 -- for the call that fired it.
 queue()
+-- letter of a field -> its place in a draft; those that are texts
+local FIELDS = { [75] = 4, [68] = 5, [65] = 6, [69] = 7, [88] = 8, [85] = 9, [70] = 10, [84] = 11, [71] = 12 } -- KDAEXUFTG
+local TEXTS = { [4] = true, [9] = true, [12] = true }
 local schedule, slot = ARGV[1], ARGV[2]
 if schedule ~= '' then
   local last = call('HGET', P .. 'cron', schedule)
   if last and tonumber(slot) <= tonumber(last) then
-    if call('HGET', P .. 'cronc', schedule) == ARGV[3] then return { '', {} } end
+    if call('HGET', P .. 'cronc', schedule) == ARGV[3] then return { '', {}, 0 } end
     return false
   end
 end
@@ -27,21 +31,25 @@ if group then
   at = at + 2
 end
 while at <= #ARGV do
-  if ARGV[at] == 'P' then
-    local name, prio, n = ARGV[at + 1], tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
-    declared[name] = true
-    for k = at + 4, at + 3 + 2 * n, 2 do
-      local place = #ids + 1
-      ids[place], names[place], prios[place], bodies[place] = ARGV[k], name, prio, ARGV[k + 1]
+  local name, prio, n, set = ARGV[at], tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2]), ARGV[at + 3]
+  local width = #set + 2
+  declared[name] = true
+  at = at + 4
+  for k = at, at + (n - 1) * width, width do
+    local place = #ids + 1
+    local id, body = ARGV[k], ARGV[k + width - 1]
+    ids[place], names[place], prios[place], bodies[place] = id, name, prio, body
+    if width > 2 then
+      local d = { id, name, prio, false, false, false, false, false, false, false, false, false, body }
+      for f = 1, #set do
+        local letter, value = set:byte(f), ARGV[k + f]
+        local field = FIELDS[letter]
+        d[field] = TEXTS[field] and value or tonumber(value)
+      end
+      drafts[place] = d
     end
-    at = at + 4 + 2 * n
-  else
-    local d, place = munpack(ARGV[at + 1]), #ids + 1
-    d[13] = ARGV[at + 2]
-    ids[place], names[place], prios[place], bodies[place], drafts[place] = d[1], d[2], d[3], d[13], d
-    declared[d[2]] = true
-    at = at + 3
   end
+  at = at + n * width
 end
 if group then declared[group.callback[2]] = true end
 
@@ -64,29 +72,48 @@ for k = 1, #ids do
   end
 end
 if group then
-  local refused = too_large(group.callback)
+  local refused = too_large(group.callback[1], group.callback[2], #group.callback[13])
   if refused then return refused end
 end
-local seen, texts, doubles, new = known(ids), {}, {}, 0
-local real = {}
+local function held_texts(all, n)
+  local wanted, held = {}, {}
+  for k = 1, n do
+    if all[k] and all[k][9] then wanted[#wanted + 1] = all[k][9] end
+  end
+  for at = 1, #wanted, 500 do
+    local last = min(at + 499, #wanted)
+    local holders, names = call('HMGET', P .. 'u', unpack(wanted, at, last)), {}
+    for k = at, last do
+      held[wanted[k]] = holders[k - at + 1] or nil
+      names[#names + 1] = P .. 'uw:' .. wanted[k]
+    end
+    if call('EXISTS', unpack(names)) > 0 then
+      for k = at, last do held[wanted[k]] = held[wanted[k]] or call('GET', P .. 'uw:' .. wanted[k]) or nil end
+    end
+  end
+  return held
+end
+
+local seen, texts, doubles, new = known(ids), held_texts(drafts, #ids), {}, 0
+local real, stored = {}, {}
 for k = 1, #ids do
   local id, d = ids[k], drafts[k]
   local holder = seen[id] and id
-  if not holder and d and d[9] then holder = texts[d[9]] or holder_of(d[9]) end
+  if not holder and d and d[9] then holder = texts[d[9]] end
   if holder then
     doubles[#doubles + 1] = k
     doubles[#doubles + 1] = holder
     if real[id] == nil then real[id] = holder end
     drafts[k], names[k] = nil, false
   else
-    seen[id], real[id] = true, id
+    seen[id], real[id], stored[id] = true, id, true
     if d and d[9] then texts[d[9]] = id end
     new = new + 1
   end
 end
 if group then
   for id, assumed in pairs(group[5]) do
-    if real[id] and real[id] ~= assumed then return { 'again', doubles } end
+    if real[id] and real[id] ~= assumed then return { 'again', doubles, 0 } end
   end
 end
 if G.most and new > 0 then
@@ -126,7 +153,7 @@ for k = 1, #ids do
 end
 for tn, lane in pairs(lanes) do
   local t = T[tn]
-  for from = 1, #lane, 1000 do call('ZADD', t.q, unpack(lane, from, min(from + 999, #lane))) end
+  spread('ZADD', t.q, lane)
   t.w, t.e, t.new = t.w + #lane / 2, t.e + #lane / 2, true
 end
 flush()
@@ -134,16 +161,17 @@ if group and call('EXISTS', P .. 'gr:' .. group[1]) == 0 and not state_of(group.
   local gid, members, pairs_of = group[1], group[2], group[4]
   call('HSET', P .. 'gr:' .. gid, 'members', mpack(members), 'callback', mpack(group.callback), 'all', group[3],
     'watched', mpack(pairs_of[1]))
-  for _, member in ipairs(members) do call('SADD', P .. 'gp:' .. gid, member) end
-  for n, id in ipairs(pairs_of[1]) do
-    local packed = call('HGET', P .. 'wt', id)
-    local list = packed and munpack(packed) or {}
-    list[#list + 1] = { gid, pairs_of[2][n] }
-    call('HSET', P .. 'wt', id, mpack(list))
+  for from = 1, #members, 1000 do
+    call('SADD', P .. 'gp:' .. gid, unpack(members, from, min(from + 999, #members)))
   end
-  there.wt = true
+  watch(gid, pairs_of[1], pairs_of[2])
+  local before = {}
   for _, member in ipairs(members) do
-    local state = state_of(member)
+    if not stored[member] then before[#before + 1] = member end
+  end
+  local ended = before[1] and known(before) or {}
+  for _, member in ipairs(before) do
+    local state = ended[member] and state_of(member)
     if state and state ~= 'W' then note(gid, member, state) end
   end
   close_if_complete(gid)
@@ -153,4 +181,4 @@ if schedule ~= '' then
   call('HSET', P .. 'cronc', schedule, ARGV[3])
 end
 finish()
-return { '', doubles }
+return { '', doubles, G.crowded and 1 or 0 }

@@ -15,6 +15,7 @@ for _, key in ipairs(keys) do
   while removed < budget do
     local ids = call('ZREVRANGE', key, from, from + budget - removed - 1)
     if not ids[1] then break end
+    fetch(ids)
     for _, id in ipairs(ids) do
       local row = row_of(id)
       if not row then

@@ -2,6 +2,6 @@
 freeing()
 queue()
 local next = call('SRANDMEMBER', P .. 'rgs')
-if next then regate(topic(tonumber(next)), 500) end
+if next then regate(topic(tonumber(next)), 150) end
 finish()
 return call('SCARD', P .. 'rgs')

@@ -17,6 +17,7 @@ for k = 1, #ARGV do
     row.counted, row.started, row.f, row.l, row.i, row.failure = true, false, 0, 0, 0, ''
     if row.unique and not holder_of(row.unique) then call('HSET', P .. 'u', row.unique, id) end
     call('HSET', P .. 'm', id, build(t.n, row.rank, NOW, row.rec:sub(row.at), nil, row.ttl, row.key, row.unique, row.group))
+    ended[id] = nil
     member_revived(id)
     enter(t, row, nil)
     out[#out + 1] = id

@@ -5,6 +5,6 @@ local ops, refused = settlements_at(1)
 if not ops then return refused end
 tick()
 local stale = {}
-for _, op in ipairs(ops) do carry_out(op, stale) end
+carry_out(ops, stale)
 finish()
 return { stale, exists('fw') and 1 or 0 }

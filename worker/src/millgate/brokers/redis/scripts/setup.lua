@@ -21,6 +21,8 @@ if not stored then
   end
   local time = call('TIME')
   call('HSET', P .. 'g', 'born', time[1] .. time[2], 'df', ARGV[1], 'cq', ARGV[2], 'beat', time[1] * 1000)
+  -- a value that is long makes a hash a table from the start: in a short list each look passes all that is before
+  for _, name in ipairs({ 'L', 'u' }) do call('HSET', P .. name, '', ('-'):rep(65)) end
   call('SET', P .. 'schema', '1')
   return 1
 end

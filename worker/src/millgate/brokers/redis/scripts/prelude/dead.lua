@@ -19,16 +19,27 @@ local function bound_dead(t, budget)
   end
 end
 
+local died = {} -- topic -> how many dead letters are new
+
+--@seldom
+local function bound_all_dead()
+  for tn, count in pairs(died) do
+    local t = topic(tn)
+    call('ZADD', P .. 'gv', 'LT', NOW + ceil((t.c.keep or 1209600) * 1000), tn)
+    bound_dead(t, count + 10)
+  end
+  died = {}
+end
+
 --@seldom
 local function put_dead(t, id, letter)
   G.serial = G.serial + 1
   letter[10] = G.serial
-  call('HSET', P .. 'dm', id, mpack(letter))
-  call('ZADD', P .. 'da', G.serial, id)
-  call('ZADD', P .. 'dz:' .. t.n, G.serial, id)
-  call('ZADD', P .. 'gv', 'LT', NOW + ceil((t.c.keep or 1209600) * 1000), t.n)
+  gather('HSET', P .. 'dm', id, mpack(letter))
+  gather('ZADD', P .. 'da', G.serial, id)
+  gather('ZADD', P .. 'dz:' .. t.n, G.serial, id)
   there.dm = true
-  bound_dead(t, 10)
+  died[t.n] = (died[t.n] or 0) + 1
 end
 
 -- Give a message up: to the dead letters, to be forwarded by whoever hears of it, or dropped, as its topic says.
@@ -46,7 +57,7 @@ local function bury(t, row, lease, reason)
     G.serial = G.serial + 1
     letter[10] = G.serial
     letter[15] = t.c.target or ''
-    call('HSET', P .. 'fw', G.serial, mpack({ row.id, letter }))
+    gather('HSET', P .. 'fw', G.serial, mpack({ row.id, letter }))
     there.fw = true
   elseif t.c.dead ~= 'D' then
     put_dead(t, row.id, letter)

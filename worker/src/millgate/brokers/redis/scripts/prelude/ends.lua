@@ -6,7 +6,7 @@ local function recent(n)
     G.gen, G.gent, G.count = G.gen + 1, NOW, 0
     call('HSET', P .. 'g', 'rct', NOW)
     call('UNLINK', P .. 'rc:' .. (G.gen - 4))
-    call('HSET', P .. 'rc:' .. G.gen, '', 0)
+    call('HSET', P .. 'rc:' .. G.gen, '', LONG)
     call('PEXPIRE', P .. 'rc:' .. G.gen, MEMORY + 2 * GENERATION)
   end
   G.count = G.count + n
@@ -43,11 +43,12 @@ end
 -- Everything that points to a row that has ended.
 --@seldom
 local function gone(t, row)
-  call('HDEL', P .. 'm', row.id)
-  if exists('a') then call('HDEL', P .. 'a', row.id) end
-  if exists('pg') then call('HDEL', P .. 'pg', row.id) end
-  if row.expires then call('ZREM', P .. 'ex', row.id) end
-  if row.unique and call('HGET', P .. 'u', row.unique) == row.id then call('HDEL', P .. 'u', row.unique) end
+  ended[row.id] = true
+  gather('HDEL', P .. 'm', row.id)
+  if (row.started or row.bad) and exists('a') then gather('HDEL', P .. 'a', row.id) end
+  if exists('pg') then gather('HDEL', P .. 'pg', row.id) end
+  if row.expires and not row.ran then gather('ZREM', P .. 'ex', row.id) end
+  if row.unique and call('HGET', P .. 'u', row.unique) == row.id then gather('HDEL', P .. 'u', row.unique) end
 end
 
 --@seldom
@@ -59,7 +60,7 @@ local function succeeded(t, row, lease, result, ttl)
   if kept > 0 then
     keep(t, row, 'S', result, '', row.f + row.l + row.i + 1, kept)
   end
-  if kept < MEMORY / 1000 then call('HSET', recent(1), row.id, t.n) end
+  if kept < MEMORY / 1000 then gather('HSET', recent(1), row.id, t.n) end
   gone(t, row)
   told(row.id, 'S')
 end
@@ -73,7 +74,7 @@ local function cancelled(t, row, lease, ttl)
   remove(t, row, lease)
   local kept = max(MEMORY / 1000, ttl_of(t, row, ttl))
   if attempt == 0 and kept <= MEMORY / 1000 then
-    call('HSET', recent(1), row.id, 'C' .. t.n) -- a purge must not fill the memory that it frees
+    gather('HSET', recent(1), row.id, 'C' .. t.n) -- a purge must not fill the memory that it frees
   else
     keep(t, row, 'C', nil, '', attempt, kept)
   end

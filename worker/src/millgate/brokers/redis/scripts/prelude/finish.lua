@@ -2,6 +2,7 @@
 
 local function finish(more)
   flush()
+  carry()
   settle_index()
   local numbers = {}
   for tn, t in pairs(T) do

@@ -19,9 +19,17 @@ end
 local instant = call('TIME')
 local NOW = instant[1] * 1000 + floor(instant[2] / 1000)
 local T, G = {}, nil -- topics that were touched, the queue's own row
-local M, fresh = {}, {} -- rows to be written, and ids among them
+local M = {} -- rows to be written: ids and rows in turn
+local spent = 0 -- about how many microseconds of work this call has done for what it was not asked for, or was first
+local A -- what accepted messages bring beside their rows, to be written with these
 local there = {} -- whether a seldom used key exists
+local LONG = ('-'):rep(65) -- a value that makes a small hash a table, in which nothing is looked for from the front
 local SELDOM = { 'a', 'cx', 'pg', 'wt', 'aw', 'fw', 'cb', 'dm' }
+
+-- A command that takes any number of pairs, in calls of up to 500 pairs.
+local function spread(command, key, pairs_)
+  for at = 1, #pairs_, 1000 do call(command, key, unpack(pairs_, at, min(at + 999, #pairs_))) end
+end
 
 -- The first write decides whether a server without memory lets a script pass: a DEL may always.
 local function freeing() call('DEL', P) end

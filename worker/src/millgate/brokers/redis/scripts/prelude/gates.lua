@@ -3,6 +3,8 @@
 -- free, are in the lane, the others parked in `pz`. A slot is held by a row that runs, and in a strict order also by one
 -- that has started and waits for its retry (`kl`, `kh` count both).
 
+local deserted = {} -- gates at which nobody waits, as far as somebody looked
+
 local function gate_of(t, key)
   if t.c.order == 'F' then return '' end
   if t.c.order or t.c.keys then return key end
@@ -21,14 +23,9 @@ local function gate_key(t, g) return P .. 'p:' .. t.n .. ':' .. g end
 --@seldom
 local function busy(t, g)
   if t.c.order == 'F' then return t.l + t.rh end
-  local n = tonumber(call('HGET', P .. 'kl:' .. t.n, g)) or 0
-  if t.c.order then n = n + (tonumber(call('HGET', P .. 'kh:' .. t.n, g)) or 0) end
+  local n = counter(P .. 'kl:' .. t.n, g)
+  if t.c.order then n = n + counter(P .. 'kh:' .. t.n, g) end
   return n
-end
-
---@seldom
-local function tally(name, key, by)
-  if call('HINCRBY', name, key, by) <= 0 then call('HDEL', name, key) end
 end
 
 -- A row that has started waits again (1), or does not any more (-1).
@@ -45,6 +42,7 @@ local function into_lane(t, id, rank, ready)
   t.new = true
   if ready then
     call('ZADD', P .. 'b:' .. t.n, ready, id)
+    t.back = true
     t.late = min(t.late or ready, ready)
   end
 end
@@ -52,7 +50,8 @@ end
 --@seldom
 local function out_of_lane(t, id)
   if call('ZREM', t.q, id) == 0 then return false end
-  call('ZREM', P .. 'b:' .. t.n, id)
+  if t.back == nil then t.back = call('EXISTS', P .. 'b:' .. t.n) == 1 end
+  if t.back then call('ZREM', P .. 'b:' .. t.n, id) end
   t.w = t.w - 1
   return true
 end
@@ -67,7 +66,10 @@ end
 local function enter(t, row, ready)
   if t.rg and t.rg ~= '2' then
     call('ZADD', P .. 'z:' .. t.n, row.rank, row.id)
-    if ready then call('ZADD', P .. 'b:' .. t.n, ready, row.id) end
+    if ready then
+      call('ZADD', P .. 'b:' .. t.n, ready, row.id)
+      t.back = true
+    end
     return
   end
   local g = gate_of(t, row.key)
@@ -77,7 +79,8 @@ local function enter(t, row, ready)
       local p = gate_key(t, g)
       local free = slots(t) - busy(t, g)
       call('ZADD', p, row.rank, row.id)
-      if call('ZRANK', p, row.id) >= free then
+      deserted[p] = nil
+      if free <= 0 or call('ZRANK', p, row.id) >= free then
         park(t, row.id, row.rank)
         return
       end
@@ -92,10 +95,37 @@ end
 --@seldom
 local function fill(t, g)
   if t.rg and t.rg ~= '2' then return end
+  local p = gate_key(t, g)
+  if deserted[p] then return end
   local free = slots(t) - busy(t, g)
   if free <= 0 then return end
-  local next = call('ZRANGE', gate_key(t, g), free - 1, free - 1, 'WITHSCORES')
+  local next = call('ZRANGE', p, free - 1, free - 1, 'WITHSCORES')
   if next[1] and call('ZREM', P .. 'pz:' .. t.n, next[1]) == 1 then
     into_lane(t, next[1], next[2], NOW)
+  end
+end
+
+-- Read ahead what the gates of many rows say.
+--@seldom
+local function approach(rows)
+  local keys, names = {}, {}
+  for _, row in ipairs(rows) do
+    if row.key then
+      local t = topic(row.tn)
+      if not keys[t.n] then keys[t.n] = {} end
+      table.insert(keys[t.n], row.key)
+      local g = t and gate_of(t, row.key)
+      if g then names[#names + 1] = gate_key(t, g) end
+    end
+  end
+  for tn, list in pairs(keys) do
+    count_ahead(P .. 'kl:' .. tn, list)
+    if topic(tn).c.order then count_ahead(P .. 'kh:' .. tn, list) end
+  end
+  for at = 1, #names, 500 do
+    local last = min(at + 499, #names)
+    if call('EXISTS', unpack(names, at, last)) == 0 then
+      for k = at, last do deserted[names[k]] = true end
+    end
   end
 end

@@ -4,14 +4,24 @@
 --@seldom
 local function forget_group(gid, info)
   info = info or call('HMGET', P .. 'gr:' .. gid, 'watched', 'callback')
-  for _, id in ipairs(munpack(info[1])) do
-    local packed = call('HGET', P .. 'wt', id)
-    if packed then
-      local left = {}
-      for _, pair in ipairs(munpack(packed)) do if pair[1] ~= gid then left[#left + 1] = pair end end
-      if #left > 0 then call('HSET', P .. 'wt', id, mpack(left)) else call('HDEL', P .. 'wt', id) end
+  local ids, over, others = munpack(info[1]), {}, {}
+  for at = 1, #ids, 500 do
+    local last = min(at + 499, #ids)
+    for k, packed in ipairs(call('HMGET', P .. 'wt', unpack(ids, at, last))) do
+      local id, left = ids[at + k - 1], {}
+      for _, pair in ipairs(packed and munpack(packed) or {}) do
+        if pair[1] ~= gid then left[#left + 1] = pair end
+      end
+      if #left > 0 then
+        others[#others + 1] = id
+        others[#others + 1] = mpack(left)
+      else
+        over[#over + 1] = id
+      end
     end
   end
+  spread('HDEL', P .. 'wt', over)
+  spread('HSET', P .. 'wt', others)
   call('HDEL', P .. 'cb', munpack(info[2])[1])
   call('UNLINK', P .. 'gr:' .. gid, P .. 'gp:' .. gid, P .. 'gf:' .. gid)
 end
@@ -26,8 +36,9 @@ end
 
 --@seldom
 local function close_if_complete(gid)
+  if call('EXISTS', P .. 'gp:' .. gid) == 1 then return end
   local info = call('HMGET', P .. 'gr:' .. gid, 'watched', 'callback', 'all', 'buried', 'members')
-  if not info[1] or info[4] or call('EXISTS', P .. 'gp:' .. gid) == 1 then return end
+  if not info[1] or info[4] then return end
   local d = munpack(info[2])
   local failures = call('SCARD', P .. 'gf:' .. gid)
   if state_of(d[1]) or failures == 0 or info[3] ~= '1' then
@@ -53,6 +64,7 @@ local function close_if_complete(gid)
   row.counted, row.started, row.f, row.l, row.i, row.nowhere = true, false, 0, 0, 0, true
   row.failure = cjson.encode({ 'millgate.errors.TaskFailed', said, '' })
   bury(t, row, nil, 'MemberFailed')
+  carry()
   if call('HEXISTS', P .. 'dm', d[1]) == 0 and call('EXISTS', P .. 'gr:' .. gid) == 1 then forget_group(gid) end
 end
 
@@ -94,4 +106,29 @@ local function member_revived(id)
       end
     end
   end
+end
+
+-- Watch ids for members of a group, pair by pair.
+--@seldom
+local function watch(gid, ids, members)
+  local places, watched, lists = {}, {}, {}
+  for k, id in ipairs(ids) do
+    if not places[id] then
+      watched[#watched + 1] = id
+      places[id], lists[#watched] = #watched, {}
+    end
+    table.insert(lists[places[id]], { gid, members[k] })
+  end
+  local pairs_ = {}
+  for at = 1, #watched, 500 do
+    local last = min(at + 499, #watched)
+    for k, packed in ipairs(call('HMGET', P .. 'wt', unpack(watched, at, last))) do
+      local list = lists[at + k - 1]
+      for _, pair in ipairs(packed and munpack(packed) or {}) do list[#list + 1] = pair end
+      pairs_[#pairs_ + 1] = watched[at + k - 1]
+      pairs_[#pairs_ + 1] = mpack(list)
+    end
+  end
+  spread('HSET', P .. 'wt', pairs_)
+  there.wt = true
 end

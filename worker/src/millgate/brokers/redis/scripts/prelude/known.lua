@@ -27,7 +27,8 @@ end
 -- The state of an id in one letter: W(aiting, delayed or running), S, F, C, or nil.
 --@seldom
 local function state_of(id)
-  if fresh[id] or call('HEXISTS', P .. 'm', id) == 1 then return 'W' end
+  carry()
+  if call('HEXISTS', P .. 'm', id) == 1 then return 'W' end
   local ended = call('GET', P .. 'r:' .. id)
   if ended then return munpack(ended)[1] end
   if exists('dm') and call('HEXISTS', P .. 'dm', id) == 1 then return 'F' end

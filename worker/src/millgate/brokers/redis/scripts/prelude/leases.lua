@@ -1,22 +1,17 @@
 -- Leases: what runs, and the ways from a holder back to where a message waits, or out of everything.
 
 --@seldom
-local function due_again(t)
-  local first = call('ZRANGE', P .. 'd:' .. t.n, 0, 0, 'WITHSCORES')
-  if first[1] then call('ZADD', P .. 'due', first[2], t.n) else call('ZREM', P .. 'due', t.n) end
-end
-
---@seldom
 local function put_later(t, row, due)
-  call('ZADD', P .. 'd:' .. t.n, due, row.id)
-  call('ZADD', P .. 'due', 'LT', due, t.n)
+  gather('ZADD', P .. 'd:' .. t.n, due, row.id)
+  redue[t.n] = true
   alarm(due)
 end
 
 -- A lease value: call (8 bytes), 1 when the row is not plain, topic, the worker's number, its name.
 --@seldom
-local function lease_of(id)
-  local value = call('HGET', P .. 'L', id)
+local function lease_of(id, value)
+  if freed[id] then return nil end
+  value = value or call('HGET', P .. 'L', id)
   if not value then return nil end
   local flag, tn, wn, at = sunpack('>BI4I4', value, 9)
   return { call = value:sub(1, 8), flag = flag, tn = tn, wn = wn, worker = value:sub(at) }
@@ -24,10 +19,11 @@ end
 
 --@seldom
 local function unlease(t, row, lease)
-  call('HDEL', P .. 'L', row.id)
-  call('ZREM', P .. 'leases', row.id)
-  call('SREM', P .. 'h:' .. lease.wn, row.id)
-  if exists('cx') then call('SREM', P .. 'cx', row.id) end
+  freed[row.id], row.ran = true, true
+  gather('HDEL', P .. 'L', row.id)
+  gather('ZREM', P .. 'leases', row.id)
+  gather('SREM', P .. 'h:' .. lease.wn, row.id)
+  if exists('cx') then gather('SREM', P .. 'cx', row.id) end
   if row.key then tally(P .. 'kl:' .. t.n, row.key, -1) end
   hold(t, -1)
 end
@@ -59,7 +55,7 @@ local function remove(t, row, lease)
   if not out_of_lane(t, row.id) then
     if call('ZREM', P .. 'd:' .. t.n, row.id) == 1 then
       at = 'later'
-      due_again(t)
+      redue[t.n], dirty = true, true
     elseif call('ZREM', P .. 'pz:' .. t.n, row.id) == 1 then
       at = 'parked'
     elseif t.rg and call('ZREM', P .. 'z:' .. t.n, row.id) == 1 then

@@ -12,10 +12,14 @@ local function regate(t, budget)
   if t.rg == '1' then
     for _, key in ipairs({ t.q, P .. 'pz:' .. t.n }) do
       local page = budget > 0 and call('ZPOPMIN', key, budget) or {}
+      local moved, ids = {}, {}
       for k = 1, #page, 2 do
-        call('ZADD', z, page[k + 1], page[k])
-        leave_gate(page[k])
+        moved[k], moved[k + 1] = page[k + 1], page[k]
+        ids[#ids + 1] = page[k]
       end
+      spread('ZADD', z, moved)
+      fetch(ids)
+      for _, id in ipairs(ids) do leave_gate(id) end
       if key == t.q then t.w = t.w - #page / 2 end
       budget = budget - #page / 2
     end
@@ -23,10 +27,26 @@ local function regate(t, budget)
     t.rg = '2'
     call('HSET', P .. 't:' .. t.n, 'rg', '2')
   end
-  local page = call('ZPOPMIN', z, budget)
-  for k = 1, #page, 2 do
-    local row = row_of(page[k])
-    if row then enter(t, row, tonumber(call('ZSCORE', P .. 'b:' .. t.n, page[k]) or nil)) end
+  local page, ids = call('ZPOPMIN', z, budget), {}
+  for k = 1, #page, 2 do ids[#ids + 1] = page[k] end
+  if ids[1] then
+    local ready, rows = call('ZMSCORE', P .. 'b:' .. t.n, unpack(ids)), {}
+    fetch(ids)
+    for k, id in ipairs(ids) do
+      local row = row_of(id)
+      if row then
+        row.due = tonumber(ready[k] or nil)
+        rows[#rows + 1] = row
+      end
+    end
+    approach(rows)
+    for _, row in ipairs(rows) do
+      if row.expires then
+        counts(row)
+        if not row.started then gather('ZADD', P .. 'ex', row.expires, row.id) end
+      end
+      enter(t, row, row.due)
+    end
   end
   if call('EXISTS', z) == 0 then
     t.rg = false

@@ -7,8 +7,8 @@ local function build(tn, rank, enqueued, body, expires, ttl, key, unique, group)
     return spack('>BI4dd', 0, tn, rank, enqueued) .. body
   end
   key, unique, group = key or '', unique or '', group or ''
-  return spack('>BI4dd', 1, tn, rank, enqueued)
-    .. spack('>ddHHH', expires or -1, ttl or -1, #key, #unique, #group) .. key .. unique .. group .. body
+  return spack('>BI4ddddHHH', 1, tn, rank, enqueued, expires or -1, ttl or -1, #key, #unique, #group)
+    .. key .. unique .. group .. body
 end
 
 -- nil for what is not a row of ours.
@@ -32,7 +32,9 @@ end
 
 --@seldom
 local function row_of(id)
-  local rec = call('HGET', P .. 'm', id)
+  if ended[id] then return nil end
+  local rec = rows_known[id]
+  if rec == nil then rec = call('HGET', P .. 'm', id) end
   if not rec then return nil end
   local row = read(id, rec)
   return row and topic(row.tn) and row
@@ -42,6 +44,7 @@ end
 local function counts(row, packed)
   if row.counted then return end
   row.counted = true
+  if packed == nil then packed = counts_known[row.id] end
   if packed == nil then packed = exists('a') and call('HGET', P .. 'a', row.id) end
   if packed and packed ~= '' then
     row.f, row.l, row.i = sunpack('>I4I4I4', packed)
@@ -61,11 +64,7 @@ end
 
 --@seldom
 local function save_counts(row)
-  call('HSET', P .. 'a', row.id, spack('>I4I4I4', row.f, row.l, row.i) .. row.failure)
+  counts_known[row.id] = nil
+  gather('HSET', P .. 'a', row.id, spack('>I4I4I4', row.f, row.l, row.i) .. row.failure)
   there.a = true
-end
-
-local function flush()
-  for at = 1, #M, 1000 do call('HSET', P .. 'm', unpack(M, at, min(at + 999, #M))) end
-  M, fresh = {}, {}
 end

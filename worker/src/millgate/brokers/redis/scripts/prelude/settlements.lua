@@ -11,14 +11,15 @@ local function settlements_at(at)
     else
       op.id = ARGV[at + 2]
       at = at + 3
-      if op.kind == 'R' then
+      if op.kind == 'R' or op.kind == 'C' then
         if ARGV[at] == '1' then op.result = ARGV[at + 1] end
         op.ttl = tonumber(ARGV[at + 2])
         op.drafts, at = drafts_at(at + 3)
-        for _, d in ipairs(op.drafts) do
-          local refused = too_large(d)
+        for _, d in ipairs(op.kind == 'R' and op.drafts or {}) do
+          local refused = too_large(d[1], d[2], #d[13])
           if refused then return nil, refused end
         end
+        op.kind = 'R' -- the sizes of a C have been looked at by a call before
       elseif op.kind == 'D' then
         op.delay, op.charge, op.failure = tonumber(ARGV[at]), ARGV[at + 1], ARGV[at + 2]
         at = at + 3
@@ -32,19 +33,58 @@ local function settlements_at(at)
   return ops
 end
 
--- Many acknowledgements of one call, without results: the plain ones at once.
-local function acknowledge(op, stale)
-  local leases = call('HMGET', P .. 'L', unpack(ARGV, op.from, op.to))
-  local plain, of, wn, value = {}, nil, nil, nil
-  local odd = {} -- ids that somebody waits for, that a group counts, or that have more to be cleared away
-  for _, name in ipairs({ 'pg', 'wt', 'aw' }) do
-    if exists(name) then
-      for k, v in ipairs(call('HMGET', P .. name, unpack(ARGV, op.from, op.to))) do odd[k] = odd[k] or v end
+local held = {} -- id -> its lease, as it was read for all settlements; false: there is none
+
+-- Read the leases that settlements name, and what belongs to those that are more than plain.
+local function look_up(ops)
+  local ids, whole, more = {}, {}, {}
+  for _, op in ipairs(ops) do
+    if op.kind == 'A' then
+      for k = op.from, op.to do ids[#ids + 1] = ARGV[k] end
+    else
+      ids[#ids + 1] = op.id
+      more[op.id] = true
     end
   end
-  if exists('cx') then
-    for k, v in ipairs(call('SMISMEMBER', P .. 'cx', unpack(ARGV, op.from, op.to))) do odd[k] = odd[k] or v == 1 end
+  local kept = { exists('pg') and 'pg', exists('wt') and 'wt', exists('aw') and 'aw' }
+  for at = 1, #ids, 500 do
+    local last = min(at + 499, #ids)
+    for k, lease in ipairs(call('HMGET', P .. 'L', unpack(ids, at, last))) do
+      local id = ids[at + k - 1]
+      held[id] = lease
+      if lease and lease:byte(9) ~= 0 then more[id] = true end
+    end
+    for n = 1, 3 do
+      if kept[n] then
+        for k, v in ipairs(call('HMGET', P .. kept[n], unpack(ids, at, last))) do
+          if v then more[ids[at + k - 1]] = true end
+        end
+      end
+    end
+    if exists('cx') then
+      for k, v in ipairs(call('SMISMEMBER', P .. 'cx', unpack(ids, at, last))) do
+        if v == 1 then more[ids[at + k - 1]] = true end
+      end
+    end
   end
+  for id in pairs(more) do
+    if held[id] then whole[#whole + 1] = id end
+  end
+  if whole[1] then look_closer(whole) end
+  return more
+end
+
+--@seldom
+local function look_closer(ids)
+  local rows = {}
+  fetch(ids)
+  for _, id in ipairs(ids) do rows[#rows + 1] = row_of(id) end
+  approach(rows)
+end
+
+-- Many acknowledgements of one call, without results: the plain ones at once.
+local function acknowledge(op, more, stale)
+  local plain, of, wn, value = {}, nil, nil, nil
   local function done()
     if #plain == 0 then return end
     local t = topic(of)
@@ -52,24 +92,26 @@ local function acknowledge(op, stale)
     call('ZREM', P .. 'leases', unpack(plain))
     call('HDEL', P .. 'm', unpack(plain))
     call('SREM', P .. 'h:' .. wn, unpack(plain))
-    local ended = {}
+    local over = {}
     for k = 1, #plain do
-      ended[2 * k - 1] = plain[k]
-      ended[2 * k] = of
+      held[plain[k]] = false
+      over[2 * k - 1] = plain[k]
+      over[2 * k] = of
     end
-    call('HSET', recent(#plain), unpack(ended))
+    call('HSET', recent(#plain), unpack(over))
     hold(t, -#plain)
-    t.ok = t.ok + #plain
+    t.ok, spent = t.ok + #plain, spent + 4 * #plain
     plain = {}
   end
-  for k = 1, #leases do
-    local lease, id = leases[k], ARGV[op.from + k - 1]
+  for k = op.from, op.to do
+    local id = ARGV[k]
+    local lease = held[id]
     if not lease or lease:sub(1, 8) ~= op.call then
       stale[#stale + 1] = id
-    elseif odd[k] or lease:byte(9) ~= 0 then
-      done()
+    elseif more[id] then
       local row = row_of(id)
-      if row then succeeded(topic(row.tn), row, lease_of(id)) else stale[#stale + 1] = id end
+      if row then succeeded(topic(row.tn), row, lease_of(id, lease)) else stale[#stale + 1] = id end
+      held[id], spent = false, spent + 16
     else
       local same = lease:sub(9)
       if same ~= value then
@@ -85,14 +127,15 @@ end
 
 local CHARGES = { F = 'f', L = 'l', N = 'i' }
 
-local function carry_out(op, stale)
-  if op.kind == 'A' then return acknowledge(op, stale) end
-  local lease = lease_of(op.id)
+--@seldom
+local function end_one(op, stale)
+  local lease = held[op.id] and lease_of(op.id, held[op.id])
   local row = lease and lease.call == op.call and row_of(op.id)
   if not row then
     stale[#stale + 1] = op.id
     return
   end
+  held[op.id], spent = false, spent + 20
   local t = topic(row.tn)
   local marked = exists('cx') and call('SISMEMBER', P .. 'cx', op.id) == 1
   if op.kind == 'R' then
@@ -112,4 +155,14 @@ local function carry_out(op, stale)
       give_back(t, row, lease, NOW + ceil(op.delay * 1000))
     end
   end
+end
+
+-- Carry out settlements, in order; those whose lease is not theirs any more are stale.
+local function carry_out(ops, stale)
+  if not ops[1] then return end
+  local more = look_up(ops)
+  for _, op in ipairs(ops) do
+    if op.kind == 'A' then acknowledge(op, more, stale) else end_one(op, stale) end
+  end
+  carry()
 end

@@ -2,14 +2,21 @@
 
 --@seldom
 local function promote(t, budget)
-  local key = P .. 'd:' .. t.n
+  local key, ids, rows = P .. 'd:' .. t.n, {}, {}
   local due = call('ZRANGEBYSCORE', key, '-inf', NOW, 'WITHSCORES', 'LIMIT', 0, budget)
-  for k = 1, #due, 2 do
-    call('ZREM', key, due[k])
-    local row = row_of(due[k])
-    if row then enter(t, row, tonumber(due[k + 1])) end
+  for k = 1, #due, 2 do ids[#ids + 1] = due[k] end
+  spread('ZREM', key, ids)
+  fetch(ids)
+  for k, id in ipairs(ids) do
+    local row = row_of(id)
+    if row then
+      row.due = tonumber(due[2 * k])
+      rows[#rows + 1] = row
+    end
   end
-  due_again(t)
+  approach(rows)
+  for _, row in ipairs(rows) do enter(t, row, row.due) end
+  redue[t.n], dirty = true, true
   return budget - #due / 2
 end
 
@@ -40,32 +47,69 @@ local EXPIRED = '["millgate.Expired", "it did not start before it expired", ""]'
 
 --@seldom
 local function expire(id)
-  call('ZREM', P .. 'ex', id)
   local row = row_of(id)
-  if not row then return end
+  if not row then
+    call('ZREM', P .. 'ex', id)
+    return
+  end
   counts(row)
   if row.failure == '' then row.failure = EXPIRED end
   bury(topic(row.tn), row, nil, 'Expired')
 end
 
+local ALLOWED = 1500 -- microseconds of one call for all that is due, about
+local COST = { due = 12, ex = 15, leases = 25, rgs = 12 } -- of one row
+
+-- How many rows of each kind are taken on: what is due shares the call.
+--@seldom
+local function shares()
+  local kinds, many = {}, 0
+  for _, name in ipairs({ 'due', 'ex', 'leases' }) do
+    local when = tonumber(call('ZRANGE', P .. name, 0, 0, 'WITHSCORES')[2])
+    kinds[name] = when and when <= NOW
+  end
+  -- never longer, should the clock have been set back
+  kinds.leases = kinds.leases and (NOW >= G.grace or G.grace - NOW > 10000)
+  kinds.rgs = call('SRANDMEMBER', P .. 'rgs')
+  for _, is in pairs(kinds) do if is then many = many + 1 end end
+  for name, cost in pairs(COST) do kinds[name] = kinds[name] and floor(ALLOWED / many / cost) or 0 end
+  return kinds
+end
+
+--@seldom
+local function each_of(name, most, act)
+  local ids = call('ZRANGEBYSCORE', P .. name, '-inf', NOW, 'LIMIT', 0, most)
+  fetch(ids)
+  for _, id in ipairs(ids) do act(id) end
+  carry()
+  spent = spent + #ids * COST[name]
+end
+
 --@seldom
 local function happen()
-  local budget = 100
-  for _, tn in ipairs(call('ZRANGEBYSCORE', P .. 'due', '-inf', NOW, 'LIMIT', 0, 10)) do
-    if budget > 0 then budget = promote(topic(tonumber(tn)), budget) end
+  local share = shares()
+  if share.due > 0 then
+    local left = share.due
+    for _, tn in ipairs(call('ZRANGEBYSCORE', P .. 'due', '-inf', NOW, 'LIMIT', 0, 10)) do
+      if left > 0 then left = promote(topic(tonumber(tn)), left) end
+    end
+    carry()
+    spent = spent + (share.due - left) * COST.due
   end
   local ready = call('ZRANGEBYSCORE', P .. 'later', '-inf', NOW, 'LIMIT', 0, 20)
   if ready[1] then
     call('ZREM', P .. 'later', unpack(ready))
     for _, tn in ipairs(ready) do topic(tonumber(tn)).arm = true end
   end
-  for _, id in ipairs(call('ZRANGEBYSCORE', P .. 'ex', '-inf', NOW, 'LIMIT', 0, 100)) do expire(id) end
+  if share.ex > 0 then each_of('ex', share.ex, function(id) expire(id) end) end
   if NOW - G.beat >= 1000 or NOW < G.beat then sweep() end
-  if NOW >= G.grace or G.grace - NOW > 10000 then -- never longer, should the clock have been set back
-    for _, id in ipairs(call('ZRANGEBYSCORE', P .. 'leases', '-inf', NOW, 'LIMIT', 0, 50)) do lapse(id) end
-  end
+  if share.leases > 0 then each_of('leases', share.leases, function(id) lapse(id) end) end
   local moving = call('SRANDMEMBER', P .. 'rgs')
-  if moving then regate(topic(tonumber(moving)), 200) end
+  if moving and share.rgs > 0 then
+    regate(topic(tonumber(moving)), share.rgs)
+    carry()
+    spent = spent + share.rgs * COST.rgs
+  end
   G.alarm = moving and NOW or 9e15
   for _, key in ipairs({ 'due', 'later', 'ex', 'leases' }) do
     local when = tonumber(call('ZRANGE', P .. key, 0, 0, 'WITHSCORES')[2])

@@ -13,17 +13,19 @@ end
 
 --@seldom
 local function age_out_dead()
+  local left = 150
   for _, tn in ipairs(call('ZRANGEBYSCORE', P .. 'gv', '-inf', NOW, 'LIMIT', 0, 5)) do
     local t, key = topic(tonumber(tn)), P .. 'dz:' .. tn
     local keep_for, next = ceil((t.c.keep or 1209600) * 1000), nil
-    bound_dead(t, 100)
-    for _, id in ipairs(call('ZRANGE', key, 0, 99)) do
+    bound_dead(t, 50)
+    for _, id in ipairs(left > 0 and call('ZRANGE', key, 0, left - 1) or {}) do
       local died = munpack(call('HGET', P .. 'dm', id))[3]
       if died + keep_for > NOW then
         next = died + keep_for
         break
       end
       forget_dead(id, t.n)
+      left = left - 1
     end
     if call('EXISTS', key) == 1 then call('ZADD', P .. 'gv', next or NOW, tn) else call('ZREM', P .. 'gv', tn) end
   end
