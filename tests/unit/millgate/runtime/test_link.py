@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ from millgate.runtime.lent import Lent
 from millgate.runtime.link import Link
 from millgate.runtime.table import SHELF, Table
 from support.builders import a_message
+from support.wait import eventually
 
 
 class Supervisor:
@@ -195,3 +198,25 @@ def test_a_result_that_does_not_fit_into_the_page_is_sent_after_those_before_it(
     while len(frames) < 3:
         frames += supervisor.reader.read() or []
     assert [frame[1] for frame in frames] == [1, 2, 3]
+
+
+def test_a_child_that_waits_is_not_woken_when_its_result_is_taken(
+    pair: tuple[Supervisor, Link],
+) -> None:
+    supervisor, link = pair
+    link.send(["done", 1])
+    thread = threading.Thread(target=link.next_jobs)
+    thread.start()
+    status = Path(f"/proc/self/task/{thread.native_id}/status")
+
+    def sleeps() -> int:
+        return int(status.read_text().partition("\nvoluntary_ctxt_switches:")[2].split()[0])
+
+    eventually(lambda: status.read_text().split("State:")[1].split()[0] == "S")
+    before = sleeps()
+    assert supervisor.reader.read() == [["done", 1]]
+    time.sleep(0.05)
+    assert sleeps() == before
+    supervisor.end.shutdown(socket.SHUT_WR)
+    thread.join(10.0)
+    assert not thread.is_alive()

@@ -50,6 +50,8 @@ class Link:
         self._writing = allocate_lock()
         self._encoder = wire.Encoder()  # used by whoever writes
         self._main = get_ident()
+        self._readable = select.poll()  # used by whoever reads
+        self._readable.register(descriptor, select.POLLIN)
 
     # --- writing ---------------------------------------------------------------------------------
 
@@ -123,7 +125,7 @@ class Link:
                 return self._jobs.popleft()
             if self.ended:
                 return None
-            self._advance(lambda: bool(self._jobs) or self.ended, idle=True)
+            self._advance(lambda: bool(self._jobs) or self.ended)
 
     def take_jobs(self) -> list[list[Any]]:
         """What `pump` has read."""
@@ -155,11 +157,8 @@ class Link:
         """Read what is there, without waiting for more; for a main thread that has an event loop."""
         self._read()
 
-    def _advance(self, enough: Callable[[], bool], *, idle: bool = False) -> None:
-        """Read once, or wait until another thread that reads has brought something.
-
-        `idle`: nothing runs that a signal could interrupt, so the read itself may wait.
-        """
+    def _advance(self, enough: Callable[[], bool]) -> None:
+        """Read once, or wait until another thread that reads has brought something."""
         with self._changed.lock:
             if enough():
                 return
@@ -168,10 +167,9 @@ class Link:
                 return
             self._reading = True
         try:
-            if not idle:
-                poll = select.poll()
-                poll.register(self.descriptor, select.POLLIN)
-                poll.poll()  # a signal may raise here: nothing is half done
+            # A signal may raise here: nothing is half done. And a read that waits would be woken for nothing
+            # whenever the supervisor has taken something out of the other direction.
+            self._readable.poll()
             self._read()
         finally:
             with self._changed.lock:
