@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from threading import Timer
 from typing import Any
 
@@ -191,3 +192,20 @@ def test_waiting_in_a_loop_leaves_it_free(bench: testing.Bench, work: Task[..., 
         return await waiting
 
     assert asyncio.run(main()) == [1, [1, 2]]
+
+
+@pytest.mark.parametrize("other", [1, None, App("memory://").get("one")])
+def test_what_is_not_several_results_is_refused_in_words(other: Any) -> None:
+    for wait in (gather, lambda results: list(as_completed(results))):
+        with pytest.raises(InvalidInput, match=r"several handles, such as \[first, second\]"):
+            wait(other)
+
+
+@pytest.mark.parametrize("timeout", ["10ms", timedelta(milliseconds=10), 0.01])
+def test_a_time_to_wait_is_written_as_any_other(
+    bench: testing.Bench, work: Task[..., Any], timeout: Any
+) -> None:
+    with pytest.raises(ResultTimeout):
+        work.send().result(timeout)
+    with pytest.raises(InvalidInput, match="'soon' is not a duration"):
+        work.send().result("soon")

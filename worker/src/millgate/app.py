@@ -13,11 +13,12 @@ from millgate.clock import Clock, SystemClock
 from millgate.errors import InvalidInput, InvalidSettings, UnsupportedByBroker
 from millgate.hints import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, overload
 from millgate.ids import new_id
-from millgate.inject import Scope, dependencies, is_async
+from millgate.inject import Scope, dependencies, is_async, is_generator, required
+from millgate.limits import parse_duration
 from millgate.message import DEFAULT_TOPIC, Message
 from millgate.result import Result, Source
 from millgate.rules import check
-from millgate.spec import TaskSettings, TaskSpec
+from millgate.spec import Duration, TaskSettings, TaskSpec, check_topic
 from millgate.task import Task
 
 if TYPE_CHECKING:
@@ -45,12 +46,13 @@ class App:
         *,
         queue: str | None = None,
         topic: str = DEFAULT_TOPIC,
-        deadline: float | None = None,
+        deadline: Duration | None = None,
         clock: Clock | None = None,
     ) -> None:
         """`broker`: a URL, an open broker, or None for MILLGATE_BROKER or MILLGATE_BROKER_FILE. `queue`: the name
         on the broker; None for MILLGATE_QUEUE or "millgate". `topic`: of tasks that name none. `deadline`: the most
-        seconds that one send may take."""
+        time that one send may take (seconds, "5s" or a timedelta). Raises InvalidInput."""
+        check_topic(topic)
         self.topic = topic
         self.overrides: dict[Callable[..., Any], Callable[..., Any]] = {}
         self.middlewares: list[Middleware] = []
@@ -60,7 +62,7 @@ class App:
         self._before_send: list[BeforeSend] = []
         self._tasks: dict[str, Task[..., Any]] = {}
         self._clock = clock or SystemClock()
-        self._connection = _Connection(broker, queue, deadline)
+        self._connection = _Connection(_checked(broker), queue, _seconds(deadline))
         self._source = Source(lambda: self.broker, self._clock)
 
     # --- declaring -------------------------------------------------------------------------------
@@ -91,6 +93,10 @@ class App:
         Settings: see TaskSettings; what is left out is left to the topic. Raises InvalidInput.
         """
         if function is not None:
+            if not callable(function):
+                raise InvalidInput(
+                    f"@app.task({function!r}): settings are given by name, for example @app.task(topic='video')"
+                )
             return self._register(function, settings)
         return lambda function: self._register(function, settings)
 
@@ -103,6 +109,10 @@ class App:
             function=function,
             depends=dependencies(function),
         )
+        if spec.schedule is not None and (names := required(function)):
+            raise InvalidInput(
+                f"{spec.name}: a schedule calls it without arguments; give {', '.join(names)} a default"
+            )
         known = self._tasks.get(spec.name)
         if known is not None and not _same(known.spec.function, function):
             raise InvalidInput(f"there is a task {spec.name!r} already; give one of them a name=…")
@@ -126,7 +136,12 @@ class App:
         At its `yield` it receives the result, or the task's exception is raised. The first registered is outermost.
         If it returns before it yields, the task does not run and that is the result; what it returns after is
         ignored if None, else it replaces the result; an exception that it swallows makes the run a success.
+        Raises InvalidInput.
         """
+        if not is_generator(function):
+            raise InvalidInput(
+                f"{function!r} is no middleware: write a function that takes the context and yields once"
+            )
         self.middlewares.append(function)
         return function
 
@@ -137,6 +152,10 @@ class App:
 
     def override(self, provider: Callable[..., Any], replacement: Callable[..., Any]) -> Override:
         """`with app.override(provider, replacement):` gives dependants what `replacement` makes, for tests."""
+        if not callable(replacement):
+            raise InvalidInput(
+                f"override takes a function that makes the value: lambda: {replacement!r}"
+            )
         return Override(self.overrides, provider, replacement)
 
     @property
@@ -321,6 +340,19 @@ class _Opening:
 
 
 _opening = _Opening()
+
+
+def _checked(broker: str | Broker | None) -> str | Broker | None:
+    if broker is None or isinstance(broker, str) or type(broker).__module__ != "builtins":
+        return broker
+    raise InvalidInput(f"App takes a broker's URL, for example 'local://', not {broker!r}")
+
+
+def _seconds(deadline: Duration | None) -> float | None:
+    seconds = None if deadline is None else parse_duration(deadline)
+    if seconds is not None and not seconds > 0:
+        raise InvalidInput(f"deadline={deadline!r}: use more than 0")
+    return seconds
 
 
 def _read(path: str) -> str:

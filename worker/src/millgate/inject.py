@@ -37,6 +37,8 @@ def Depends(provider: Callable[..., Any], *, scope: str = "task") -> Any:  # noq
     """
     if scope not in ("task", "child"):
         raise InvalidInput(f"scope {scope!r}: use 'task' or 'child'")
+    if not callable(provider):
+        raise InvalidInput(f"Depends takes a function that makes the value, not {provider!r}")
     return Dependency(provider, scope)
 
 
@@ -50,6 +52,23 @@ def flags(function: Any) -> int:
 def is_async(function: Any) -> bool:
     """Whether calling it makes a coroutine."""
     return bool(flags(function) & _COROUTINE)
+
+
+def is_generator(function: Any) -> bool:
+    """Whether calling it makes a generator, as far as can be seen: a callable object may hide what it does."""
+    hidden = callable(function) and not hasattr(function, "__code__")
+    return hidden or bool(flags(function) & _GENERATOR)
+
+
+def required(function: Any) -> list[str]:
+    """The parameters that a call cannot leave out, in order."""
+    function = getattr(function, "__wrapped__", function)
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return []
+    positional = code.co_varnames[: code.co_argcount - len(function.__defaults__ or ())]
+    named = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
+    return [*positional, *(name for name in named if name not in (function.__kwdefaults__ or {}))]
 
 
 def dependencies(function: Any) -> dict[str, Dependency]:

@@ -6,7 +6,10 @@ import re
 from dataclasses import dataclass
 
 from millgate.errors import InvalidInput
-from millgate.hints import Final
+from millgate.hints import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from datetime import timedelta
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 #: Milliseconds, so that "51ms" is read as the float that is nearest to 0.051.
@@ -26,11 +29,13 @@ _FACTOR: Final = {
 _PERCENT = re.compile(r"^(\d{1,3})%\Z")
 
 
-def parse_duration(text: str | float) -> float:
-    """Seconds in "90s", "1h30m", "250ms", or a number that is seconds already.
+def parse_duration(text: str | float | timedelta) -> float:
+    """Seconds in "90s", "1h30m", "250ms", a timedelta, or a number that is seconds already.
 
     Raises InvalidInput for anything else.
     """
+    if hasattr(text, "total_seconds"):  # `datetime` would be an import of every process
+        return float(text.total_seconds())
     if isinstance(text, int | float) and not isinstance(text, bool):
         return float(text)
     text = str(text).strip()

@@ -15,10 +15,15 @@ from millgate.errors import (
     TaskFailed,
 )
 from millgate.hints import TYPE_CHECKING, Any, Final
+from millgate.limits import parse_duration
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from millgate.brokers.base import Broker, CancelState, State, TaskState
     from millgate.clock import Clock
+
+    Timeout = float | str | timedelta | None
 
 #: Most seconds of one wait at the broker; a longer one is a row of these.
 _ONE_WAIT: Final = 60.0
@@ -60,8 +65,8 @@ class Result:
     def __repr__(self) -> str:
         return f"Result({self.id!r})"
 
-    def result(self, timeout: float | None = None) -> Any:
-        """What the task returned; waits for it, at most `timeout` seconds.
+    def result(self, timeout: Timeout = None) -> Any:
+        """What the task returned; waits for it, at most `timeout` (seconds, "5m" or a timedelta).
 
         Raises TaskFailed and TaskCancelled (also when an earlier step of a chain ended so), ResultTimeout,
         ResultMissing (it expired, was not kept, or never existed), and the broker's errors.
@@ -69,7 +74,7 @@ class Result:
         [(_, final)] = _ends([self], timeout)
         return value_of(final)
 
-    async def result_async(self, timeout: float | None = None) -> Any:
+    async def result_async(self, timeout: Timeout = None) -> Any:
         """As `result`, waiting in a thread, so that the event loop stays free."""
         import asyncio
 
@@ -124,32 +129,41 @@ def value_of(state: TaskState) -> Any:
     return codec.decode(state.result)
 
 
-def as_completed(results: Iterable[Result], timeout: float | None = None) -> Iterator[Result]:
+def as_completed(results: Iterable[Result], timeout: Timeout = None) -> Iterator[Result]:
     """The results in the order in which they end, well or badly.
 
     Raises ResultTimeout when some are left after `timeout` seconds, ResultMissing, and the broker's errors.
     """
-    return (result for result, _ in _ends(results, timeout))
+    return (result for result, _ in _ends(_handles("as_completed", results), timeout))
 
 
-def gather(results: Sequence[Result], timeout: float | None = None) -> list[Any]:
+def gather(results: Iterable[Result], timeout: Timeout = None) -> list[Any]:
     """What all of them returned, in their order. The first bad end is raised as soon as it is known.
 
     Raises InvalidInput for what is no result, and what `as_completed` raises.
     """
-    results = list(results)
+    results = _handles("gather", results)
     values = {result.id: value_of(state) for result, state in _ends(results, timeout)}
     return [values[result.id] for result in results]
 
 
-async def gather_async(results: Sequence[Result], timeout: float | None = None) -> list[Any]:
+async def gather_async(results: Iterable[Result], timeout: Timeout = None) -> list[Any]:
     """As `gather`, waiting in one thread, so that the event loop stays free."""
     import asyncio
 
     return await asyncio.to_thread(gather, results, timeout)
 
 
-def _ends(results: Iterable[Result], timeout: float | None) -> Iterator[tuple[Result, TaskState]]:
+def _handles(what: str, results: Iterable[Result]) -> list[Result]:
+    """The results as a list. Raises InvalidInput for what is not several."""
+    if isinstance(results, Result) or not isinstance(results, Iterable):
+        raise InvalidInput(
+            f"{what} takes several handles, such as [first, second], not {codec.cut(repr(results))}"
+        )
+    return list(results)
+
+
+def _ends(results: Iterable[Result], timeout: Timeout) -> Iterator[tuple[Result, TaskState]]:
     """Each result with the state that ended it, as they end."""
     waiting = {_checked(result).id: result for result in results}
     if not waiting:
@@ -158,7 +172,7 @@ def _ends(results: Iterable[Result], timeout: float | None) -> Iterator[tuple[Re
     if len(sources) > 1:
         raise InvalidInput("these results come from several apps; wait for those of one at a time")
     [source] = sources
-    until = None if timeout is None else source.clock.monotonic() + timeout
+    until = None if timeout is None else source.clock.monotonic() + parse_duration(timeout)
     states = _by_id(source.broker().states(_watched(waiting, {})))
     while True:
         for result in list(waiting.values()):

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
+from datetime import timedelta
 
 from millgate.cron import Misfire, Schedule
 from millgate.errors import InvalidInput, NotDecodable
 from millgate.hints import TYPE_CHECKING, Any, Final, Self, TypedDict
 from millgate.limits import parse_duration
-from millgate.message import DEFAULT_PRIORITY, DEFAULT_TOPIC, Message, Options
+from millgate.message import DEFAULT_PRIORITY, DEFAULT_TOPIC, TOPIC_NAME, Message, Options
 from millgate.retry import Backoff, BackoffType, Jitter, RetryPolicy
 
 if TYPE_CHECKING:
@@ -23,21 +24,25 @@ TASK_NAME: Final = re.compile(r"^[A-Za-z_][A-Za-z0-9_.:-]{0,99}\Z")
 Rule = str | Callable[..., str | None]
 
 
+#: Seconds, a text like "90s" or "1h30m", or a timedelta.
+Duration = float | str | timedelta
+
+
 class TaskSettings(TypedDict, total=False):
-    """What `@app.task` takes. Durations are seconds or texts like "90s"; what is left out is left to the topic."""
+    """What `@app.task` takes. What is left out is left to the topic."""
 
     name: str  # default: module.function
     topic: str
     retries: int  # attempts after the first
     backoff: Backoff | Mapping[str, Any] | str  # a Backoff, its fields, or Exponential, Fixed, None
-    timeout: float | str  # hard: the child is killed
-    soft_timeout: float | str  # SoftTimeout is raised in the task
-    expires: float | str  # not started by then: buried as Expired
+    timeout: Duration  # hard: the child is killed
+    soft_timeout: Duration  # SoftTimeout is raised in the task
+    expires: Duration  # not started by then: buried as Expired
     unique: bool | Rule  # True: by the arguments
-    unique_for: float | str  # from acceptance; without it, until the task has ended
+    unique_for: Duration  # from acceptance; without it, until the task has ended
     key: Rule  # what a topic's limit per key counts
     priority: int  # within the topic, 0 to 9, 9 first
-    result_ttl: float | str  # 0: keep no result
+    result_ttl: Duration  # 0: keep no result
     cron: str
     timezone: str
     misfire: str  # Skip, Once or All
@@ -154,6 +159,7 @@ class TaskSpec(TaskWire):
 
     def check(self) -> None:
         """Raise InvalidInput for settings that cannot hold."""
+        check_topic(self.topic)
         if not TASK_NAME.match(self.name):
             raise InvalidInput(
                 f"task name {self.name!r}: use 1 to 100 letters, digits, '.', '_', ':' or '-'; give name=…"
@@ -171,9 +177,10 @@ def limits(settings: Mapping[str, Any]) -> dict[str, Any]:
         if settings.get(name) is not None:
             found[target] = _duration(name, settings[name])
     if settings.get("retries") is not None:
-        if settings["retries"] < 0:
-            raise InvalidInput(f"retries={settings['retries']}: use 0 or more")
-        found["attempts"] = settings["retries"] + 1
+        retries = settings["retries"]
+        if not isinstance(retries, int) or isinstance(retries, bool) or retries < 0:
+            raise InvalidInput(f"retries={retries!r}: use a whole number, 0 or more")
+        found["attempts"] = retries + 1
     if settings.get("backoff") is not None:
         found["backoff"] = asdict(backoff_of(settings["backoff"]))
     return found
@@ -188,7 +195,7 @@ _DURATIONS: Final = {
 }
 
 
-def _duration(name: str, value: float | str) -> float:
+def _duration(name: str, value: Duration) -> float:
     try:
         seconds = parse_duration(value)
     except InvalidInput as error:
@@ -196,6 +203,14 @@ def _duration(name: str, value: float | str) -> float:
     if not (seconds > 0 or (seconds == 0 and name == "result_ttl")):
         raise InvalidInput(f"{name}={value!r}: use more than 0")
     return seconds
+
+
+def check_topic(name: Any) -> None:
+    """Raise InvalidInput for what can be no topic's name."""
+    if not isinstance(name, str) or not TOPIC_NAME.match(name):
+        raise InvalidInput(
+            f"topic {name!r}: use 1 to 128 letters, digits, '.', '_', ':' or '-', a letter or digit first"
+        )
 
 
 def check_timeouts(soft: float, hard: float) -> None:
@@ -208,12 +223,10 @@ def check_timeouts(soft: float, hard: float) -> None:
 
 def backoff_of(value: Backoff | Mapping[str, Any] | str) -> Backoff:
     """The backoff that a setting means. Raises InvalidInput."""
-    if isinstance(value, Backoff):
-        return value
     if isinstance(value, str) and value.lower() == "none":
         return Backoff(BackoffType.FIXED, initial=0.0, jitter=Jitter.NONE)
-    fields = {"type": value} if isinstance(value, str) else dict(value)
     try:
+        fields = asdict(value) if isinstance(value, Backoff) else dict(_mapping(value))
         for name, read in _BACKOFF.items():
             if name in fields:
                 fields[name] = read(fields[name])
@@ -224,11 +237,23 @@ def backoff_of(value: Backoff | Mapping[str, Any] | str) -> Backoff:
         ) from error
 
 
+def _mapping(value: Mapping[str, Any] | str) -> Mapping[str, Any]:
+    return {"type": value} if isinstance(value, str) else value
+
+
+def _positive(value: Any) -> float:
+    number = parse_duration(value)
+    if not number >= 0:
+        raise ValueError(f"{value!r} is below 0")
+    return number
+
+
 _BACKOFF: Final[Mapping[str, Callable[[Any], Any]]] = {
     "type": lambda text: BackoffType(str(text).capitalize()),
     "jitter": lambda text: Jitter(str(text).capitalize()),
-    "initial": parse_duration,
-    "max": parse_duration,
+    "initial": _positive,
+    "factor": _positive,
+    "max": _positive,
 }
 
 

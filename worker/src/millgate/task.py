@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from millgate import codec
@@ -15,15 +14,13 @@ from millgate.hints import (
     Generic,
     ParamSpec,
     Protocol,
-    TypedDict,
     TypeVar,
     Unpack,
 )
 from millgate.inject import Dependency, Scope
-from millgate.limits import parse_duration
-from millgate.message import MAX_KEY, Message, Options
-from millgate.retry import Backoff
-from millgate.spec import Rule, TaskSettings, TaskSpec, TaskWire, check_timeouts, limits
+from millgate.message import MAX_KEY, Message
+from millgate.sending import Sending, SendSettings, parse
+from millgate.spec import Duration, Rule, TaskSettings, TaskSpec, TaskWire
 from millgate.workflow import Plan, Sender, Signature
 
 if TYPE_CHECKING:
@@ -37,57 +34,10 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class SendSettings(TypedDict, total=False):
-    """What `task.options` takes: for single sends, over what the task and its topic say. Durations as in the task."""
-
-    topic: str
-    task_id: str  # the same id again stores nothing: an idempotency key
-    delay: float | str
-    at: datetime  # aware
-    expires: float | str
-    unique: bool | str
-    unique_for: float | str
-    key: str
-    priority: int
-    result_ttl: float | str
-    timeout: float | str
-    soft_timeout: float | str
-    retries: int
-    backoff: Backoff | Mapping[str, Any] | str
-    headers: Mapping[str, str]
-    connection: Any  # a database connection: sent when its transaction commits
-
-
 class Home(Sender, Protocol):
     """What a task needs of its app."""
 
     overrides: dict[Callable[..., Any], Callable[..., Any]]
-
-
-@dataclass(frozen=True, slots=True)
-class Sending:
-    """What single sends set; None is left to the task."""
-
-    topic: str | None = None
-    task_id: str | None = None
-    delay: float | None = None
-    at: float | None = None
-    unique: bool | str | None = None
-    key: str | None = None
-    priority: int | None = None
-    headers: Mapping[str, str] = field(default_factory=dict)
-    connection: Any = None
-    limits: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def options(self) -> Options:
-        """The part that travels to the worker."""
-        return Options(
-            **{name: self.limits[name] for name in Options.__slots__ if name in self.limits}
-        )
-
-
-_KNOWN: Final = frozenset(SendSettings.__annotations__)
 
 
 class Unknown:
@@ -180,8 +130,10 @@ class Task(Generic[P, R]):
 
         return await asyncio.to_thread(self.send, *args, **kwargs)
 
-    def send_in(self, delay: float | str, /, *args: P.args, **kwargs: P.kwargs) -> Result:
-        """Queue a call that starts after `delay` (seconds, or "15m"), by the broker's clock."""
+    def send_in(self, delay: Duration, /, *args: P.args, **kwargs: P.kwargs) -> Result:
+        """Queue a call that starts after `delay` (seconds, "15m" or a timedelta), by the broker's clock."""
+        if delay is None:
+            raise InvalidInput("send_in takes a time first, such as 60 or '15m', not None")
         return self.options(delay=delay).send(*args, **kwargs)
 
     def send_at(self, at: datetime, /, *args: P.args, **kwargs: P.kwargs) -> Result:
@@ -193,6 +145,8 @@ class Task(Generic[P, R]):
     ) -> list[Result]:
         """Queue many calls in one round trip, all or none of each thousand: tuples of arguments, mappings of named
         ones, or signatures of this app."""
+        if not isinstance(calls, Iterable):
+            raise InvalidInput(f"send_many takes several calls, not a {type(calls).__name__}")
         made = [self._called(call) for call in calls]
         plan = Plan(tuple(made), tuple((message.id,) for message in made))
         return self.home.submit(plan, self._sending.connection)
@@ -207,7 +161,10 @@ class Task(Generic[P, R]):
 
     def options(self, **settings: Unpack[SendSettings]) -> Task[P, R]:
         """This task with settings for what is sent through the answer. Raises InvalidInput."""
-        return Task(self.home, self.spec, _sending(self._sending, settings))
+        made = parse(self._sending, settings)
+        if "unique_for" in made.limits and not (made.unique or self.spec.unique):
+            raise InvalidInput("unique_for says how long; give unique=True or a rule too")
+        return Task(self.home, self.spec, made)
 
     # --- the message -----------------------------------------------------------------------------
 
@@ -352,40 +309,3 @@ def _fingerprint(bound: inspect.BoundArguments) -> str:
     bound.apply_defaults()
     data = codec.canonical(dict(bound.arguments), "arguments")
     return hashlib.sha256(data).hexdigest()[:32]
-
-
-def _sending(base: Sending, settings: SendSettings) -> Sending:
-    unknown = set(settings) - _KNOWN
-    if unknown:
-        raise InvalidInput(
-            f"options knows no {', '.join(sorted(unknown))}; it takes {', '.join(sorted(_KNOWN))}"
-        )
-    fields: dict[str, Any] = {
-        name: value for name, value in settings.items() if name in Sending.__slots__
-    }
-    if fields.get("delay") is not None:
-        fields["delay"] = parse_duration(fields["delay"])
-    if fields.get("at") is not None:
-        fields["at"] = _moment(fields["at"])
-    if fields.get("task_id") == "":
-        raise InvalidInput("task_id is empty; leave it out or give one")
-    merged = {**base.limits, **limits(settings)}
-    if merged.get("soft_timeout") is not None and merged.get("hard_timeout") is not None:
-        check_timeouts(merged["soft_timeout"], merged["hard_timeout"])
-    fields["headers"] = {**base.headers, **_texts(settings.get("headers") or {})}
-    return replace(base, **fields, limits=merged)
-
-
-def _moment(at: Any) -> float:
-    if not isinstance(at, datetime) or at.utcoffset() is None:
-        raise InvalidInput(
-            f"{at!r} is no moment: give an aware datetime, e.g. datetime.now(UTC) + timedelta(hours=1)"
-        )
-    return at.timestamp()
-
-
-def _texts(headers: Mapping[str, str]) -> Mapping[str, str]:
-    for name, value in headers.items():
-        if not isinstance(name, str) or not isinstance(value, str):
-            raise InvalidInput(f"header {name!r}: headers are texts, {value!r} is not")
-    return headers
