@@ -116,7 +116,9 @@ def _line(first: Reading, last: Reading, calls: float, rss: float) -> str:
 def main() -> None:
     """Measure a few times and print each."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.cost")
-    parser.add_argument("--broker", choices=("memory", "local", "postgres", "redis"), default="memory")
+    parser.add_argument(
+        "--broker", choices=("memory", "local", "postgres", "redis"), default="memory"
+    )
     parser.add_argument("--tasks", type=int, default=20_000)
     parser.add_argument("--children", type=int, default=2)
     parser.add_argument("--times", type=int, default=3)

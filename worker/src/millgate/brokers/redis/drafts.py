@@ -81,7 +81,8 @@ def chained(messages: Sequence[Message]) -> list[Any]:
 
 
 def gathering(group: Group, messages: Sequence[Message], real: Mapping[str, str]) -> bytes:
-    """A group as the scripts read it: id, members, require_all, what to watch for whom, what each id was taken for.
+    """A group as the scripts read it: id, members, require_all, what to watch for whom, what ids were taken for that
+    are not themselves.
 
     `real` maps a message's id to the one that it duplicates, or to itself.
     """
@@ -95,7 +96,8 @@ def gathering(group: Group, messages: Sequence[Message], real: Mapping[str, str]
             if member in wanted:
                 watched += ids[: position + 1]
                 waiting += [member] * (position + 1)
-    whole = [group.id, members, "1" if group.require_all else "0", [watched, waiting], real]
+    others = {name: other for name, other in real.items() if other != name}
+    whole = [group.id, members, "1" if group.require_all else "0", [watched, waiting], others]
     return bytes(msgpack.packb(whole, use_bin_type=False))
 
 

@@ -23,7 +23,8 @@ for _ = 1, tonumber(ARGV[at]) do
 end
 at = at + 1
 local group = ARGV[at] ~= '' and munpack(ARGV[at]) or nil
-local ids, names, prios, bodies, drafts = {}, {}, {}, {}, {}
+local ids, names, prios, bodies = {}, {}, {}, {}
+local runs, starts, wanted = {}, {}, {} -- of those that set more: their run, where they start; their unique texts
 at = at + 1
 if group then
   group.callback = munpack(ARGV[at])
@@ -32,21 +33,20 @@ if group then
 end
 while at <= #ARGV do
   local name, prio, n, set = ARGV[at], tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2]), ARGV[at + 3]
-  local width = #set + 2
+  local width, run = #set + 2, nil
   declared[name] = true
   at = at + 4
+  if set ~= '' then
+    run = { unique = set:find('U', 1, true) }
+    for f = 1, #set do run[f] = FIELDS[set:byte(f)] end
+  end
   for k = at, at + (n - 1) * width, width do
     local place = #ids + 1
     local id, body = ARGV[k], ARGV[k + width - 1]
     ids[place], names[place], prios[place], bodies[place] = id, name, prio, body
-    if width > 2 then
-      local d = { id, name, prio, false, false, false, false, false, false, false, false, false, body }
-      for f = 1, #set do
-        local letter, value = set:byte(f), ARGV[k + f]
-        local field = FIELDS[letter]
-        d[field] = TEXTS[field] and value or tonumber(value)
-      end
-      drafts[place] = d
+    if run then
+      runs[place], starts[place] = run, k
+      if run.unique then wanted[place] = ARGV[k + run.unique] end
     end
   end
   at = at + n * width
@@ -75,45 +75,43 @@ if group then
   local refused = too_large(group.callback[1], group.callback[2], #group.callback[13])
   if refused then return refused end
 end
-local function held_texts(all, n)
-  local wanted, held = {}, {}
-  for k = 1, n do
-    if all[k] and all[k][9] then wanted[#wanted + 1] = all[k][9] end
-  end
-  for at = 1, #wanted, 500 do
-    local last = min(at + 499, #wanted)
-    local holders, names = call('HMGET', P .. 'u', unpack(wanted, at, last)), {}
-    for k = at, last do
-      held[wanted[k]] = holders[k - at + 1] or nil
-      names[#names + 1] = P .. 'uw:' .. wanted[k]
+-- Who holds the texts that are wanted.
+local function holders()
+  local texts, held = {}, {}
+  for _, text in pairs(wanted) do texts[#texts + 1] = text end
+  for from = 1, #texts, 500 do
+    local last = min(from + 499, #texts)
+    local known_, windows = call('HMGET', P .. 'u', unpack(texts, from, last)), {}
+    for k = from, last do
+      held[texts[k]] = known_[k - from + 1] or nil
+      windows[#windows + 1] = P .. 'uw:' .. texts[k]
     end
-    if call('EXISTS', unpack(names)) > 0 then
-      for k = at, last do held[wanted[k]] = held[wanted[k]] or call('GET', P .. 'uw:' .. wanted[k]) or nil end
+    if call('EXISTS', unpack(windows)) > 0 then
+      for k = from, last do held[texts[k]] = held[texts[k]] or call('GET', P .. 'uw:' .. texts[k]) or nil end
     end
   end
   return held
 end
 
-local seen, texts, doubles, new = known(ids), held_texts(drafts, #ids), {}, 0
+local seen, held, doubles, new = known(ids), holders(), {}, 0
 local real, stored = {}, {}
 for k = 1, #ids do
-  local id, d = ids[k], drafts[k]
-  local holder = seen[id] and id
-  if not holder and d and d[9] then holder = texts[d[9]] end
+  local id, text = ids[k], wanted[k]
+  local holder = seen[id] and id or (text and held[text])
   if holder then
     doubles[#doubles + 1] = k
     doubles[#doubles + 1] = holder
     if real[id] == nil then real[id] = holder end
-    drafts[k], names[k] = nil, false
+    names[k] = false
   else
     seen[id], real[id], stored[id] = true, id, true
-    if d and d[9] then texts[d[9]] = id end
+    if text then held[text] = id end
     new = new + 1
   end
 end
 if group then
-  for id, assumed in pairs(group[5]) do
-    if real[id] and real[id] ~= assumed then return { 'again', doubles, 0 } end
+  for id, is in pairs(real) do
+    if is ~= (group[5][id] or id) then return { 'again', doubles, 0 } end
   end
 end
 if G.most and new > 0 then
@@ -122,6 +120,24 @@ if G.most and new > 0 then
     return redis.error_reply('MGFULL the queue holds ' .. waiting .. ' of at most ' .. G.most .. ' messages; ' .. new
       .. ' more do not fit, nothing of this call was stored')
   end
+end
+
+local draft, filled = {}, nil -- one table for all drafts: making one of each costs more than filling it
+
+local function draft_of(place)
+  local run, from = runs[place], starts[place]
+  if filled ~= run or not run then
+    for field = 4, 12 do draft[field] = false end
+    filled = run
+  end
+  draft[1], draft[2], draft[3], draft[13] = ids[place], names[place], prios[place], bodies[place]
+  if run then
+    for f = 1, #run do
+      local field, value = run[f], ARGV[from + f]
+      draft[field] = TEXTS[field] and value or tonumber(value)
+    end
+  end
+  return draft
 end
 
 local lanes = {}
@@ -133,9 +149,8 @@ for k = 1, #ids do
       t = topic(number_of(name))
       of[name] = t
     end
-    local d = drafts[k]
-    if d or t.rg or t.c.order == 'F' or t.c.expires then
-      accept(t, d or { ids[k], name, prios[k], false, false, false, false, false, false, false, false, false, bodies[k] })
+    if runs[k] or t.rg or t.c.order == 'F' or t.c.expires then
+      accept(t, draft_of(k))
     else
       G.seq = G.seq + 1
       local rank = (9 - prios[k]) * SPAN + G.seq

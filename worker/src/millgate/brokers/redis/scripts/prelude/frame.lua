@@ -31,6 +31,13 @@ local function spread(command, key, pairs_)
   for at = 1, #pairs_, 1000 do call(command, key, unpack(pairs_, at, min(at + 999, #pairs_))) end
 end
 
+-- Many fields of a hash that may be small: made a table before, lest each field passes all that are there.
+local function fill_hash(key, pairs_)
+  if #pairs_ > 100 then call('HSET', key, '', LONG) end
+  spread('HSET', key, pairs_)
+  if #pairs_ > 100 then call('HDEL', key, '') end
+end
+
 -- The first write decides whether a server without memory lets a script pass: a DEL may always.
 local function freeing() call('DEL', P) end
 

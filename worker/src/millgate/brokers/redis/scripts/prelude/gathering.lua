@@ -88,7 +88,9 @@ local function carry_out_gathered()
     end
   end
   for command, by in pairs(gathered) do
-    for key, list in pairs(by) do spread(command, key, list) end
+    for key, list in pairs(by) do
+      if key == P .. 'a' and command == 'HSET' then fill_hash(key, list) else spread(command, key, list) end
+    end
   end
   gathered, dirty = {}, false
   for tn in pairs(redue) do

@@ -1,6 +1,20 @@
 -- Groups: `gr:<id>` has members, callback, require_all, watched ids; `gp:`, `gf:` the members that are pending and that
 -- failed; `wt` maps a watched id to pairs of group and member; `cb` a buried callback to its group.
 
+-- The pairs of a watched id. One that is itself the member, of one group, is kept as a zero byte and the group.
+--@seldom
+local function watched_for(id, packed)
+  if not packed then return {} end
+  if packed:byte(1) == 0 then return { { packed:sub(2), id } } end
+  return munpack(packed)
+end
+
+--@seldom
+local function pack_watched(id, list)
+  if #list == 1 and list[1][2] == id then return '\0' .. list[1][1] end
+  return mpack(list)
+end
+
 --@seldom
 local function forget_group(gid, info)
   info = info or call('HMGET', P .. 'gr:' .. gid, 'watched', 'callback')
@@ -9,12 +23,12 @@ local function forget_group(gid, info)
     local last = min(at + 499, #ids)
     for k, packed in ipairs(call('HMGET', P .. 'wt', unpack(ids, at, last))) do
       local id, left = ids[at + k - 1], {}
-      for _, pair in ipairs(packed and munpack(packed) or {}) do
+      for _, pair in ipairs(watched_for(id, packed)) do
         if pair[1] ~= gid then left[#left + 1] = pair end
       end
       if #left > 0 then
         others[#others + 1] = id
-        others[#others + 1] = mpack(left)
+        others[#others + 1] = pack_watched(id, left)
       else
         over[#over + 1] = id
       end
@@ -78,7 +92,7 @@ end
 local function member_ended(id, state)
   local packed = call('HGET', P .. 'wt', id)
   if not packed then return end
-  for _, pair in ipairs(munpack(packed)) do
+  for _, pair in ipairs(watched_for(id, packed)) do
     local gid, member = pair[1], pair[2]
     if call('EXISTS', P .. 'gr:' .. gid) == 1 and not (state == 'S' and id ~= member) then
       note(gid, member, state)
@@ -91,7 +105,7 @@ end
 local function member_revived(id)
   local packed = exists('wt') and call('HGET', P .. 'wt', id)
   if not packed then return end
-  for _, pair in ipairs(munpack(packed)) do
+  for _, pair in ipairs(watched_for(id, packed)) do
     local gid, member = pair[1], pair[2]
     local info = call('HMGET', P .. 'gr:' .. gid, 'callback', 'buried')
     if info[1] then
@@ -113,22 +127,30 @@ end
 local function watch(gid, ids, members)
   local places, watched, lists = {}, {}, {}
   for k, id in ipairs(ids) do
-    if not places[id] then
-      watched[#watched + 1] = id
-      places[id], lists[#watched] = #watched, {}
+    local place = places[id]
+    if place then
+      lists[place] = lists[place] or { { gid, id } }
+      table.insert(lists[place], { gid, members[k] })
+    else
+      place = #watched + 1
+      watched[place], places[id] = id, place
+      if members[k] ~= id then lists[place] = { { gid, members[k] } } end
     end
-    table.insert(lists[places[id]], { gid, members[k] })
   end
-  local pairs_ = {}
+  local own, pairs_ = '\0' .. gid, {}
   for at = 1, #watched, 500 do
     local last = min(at + 499, #watched)
     for k, packed in ipairs(call('HMGET', P .. 'wt', unpack(watched, at, last))) do
-      local list = lists[at + k - 1]
-      for _, pair in ipairs(packed and munpack(packed) or {}) do list[#list + 1] = pair end
-      pairs_[#pairs_ + 1] = watched[at + k - 1]
-      pairs_[#pairs_ + 1] = mpack(list)
+      local place, id = at + k - 1, watched[at + k - 1]
+      local value, list = own, lists[place]
+      if packed or list then
+        list = list or { { gid, id } }
+        for _, pair in ipairs(watched_for(id, packed)) do list[#list + 1] = pair end
+        value = pack_watched(id, list)
+      end
+      pairs_[2 * place - 1], pairs_[2 * place] = id, value
     end
   end
-  spread('HSET', P .. 'wt', pairs_)
+  fill_hash(P .. 'wt', pairs_)
   there.wt = true
 end

@@ -87,6 +87,7 @@ end
 
 --@seldom
 local function happen()
+  if NOW - G.beat >= 1000 or NOW < G.beat then sweep() end -- may give leases a grace
   local share = shares()
   if share.due > 0 then
     local left = share.due
@@ -102,7 +103,6 @@ local function happen()
     for _, tn in ipairs(ready) do topic(tonumber(tn)).arm = true end
   end
   if share.ex > 0 then each_of('ex', share.ex, function(id) expire(id) end) end
-  if NOW - G.beat >= 1000 or NOW < G.beat then sweep() end
   if share.leases > 0 then each_of('leases', share.leases, function(id) lapse(id) end) end
   local moving = call('SRANDMEMBER', P .. 'rgs')
   if moving and share.rgs > 0 then
