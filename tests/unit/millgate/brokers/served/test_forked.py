@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import time
 from pathlib import Path
 
 from millgate.brokers.served.forked import fork
+from support.local import gone
 from support.wait import eventually
 
 
@@ -20,3 +24,25 @@ def test_the_copy_writes_the_state_of_its_moment(tmp_path: Path) -> None:
 def test_a_copy_that_cannot_write_says_so(tmp_path: Path) -> None:
     writer = fork(lambda: (tmp_path / "none" / "state").write_text("x"))
     assert writer.end() is None
+
+
+def test_a_copy_ends_with_the_process_that_it_is_of(tmp_path: Path) -> None:
+    told = tmp_path / "pid"
+
+    def write() -> int:
+        (tmp_path / "part").write_text(str(os.getpid()))
+        (tmp_path / "part").rename(told)
+        time.sleep(60)
+        return 0
+
+    parent = os.fork()
+    if not parent:
+        fork(write)
+        signal.pause()
+        os._exit(1)
+    eventually(told.exists)
+    copy = int(told.read_text())
+    assert not gone(copy)
+    os.kill(parent, signal.SIGKILL)
+    os.waitpid(parent, 0)
+    eventually(lambda: gone(copy))

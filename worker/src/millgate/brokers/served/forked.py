@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
 import select
@@ -9,6 +10,9 @@ import signal
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Final
+
+_PR_SET_PDEATHSIG: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +39,11 @@ class Writer:
 def fork(write: Callable[[], int]) -> Writer:
     """Call `write`, which answers how many bytes it wrote, in a forked copy of this process.
 
-    The copy sees the state as it is now, whatever this process does meanwhile. The process must have one thread.
+    The copy sees the state as it is now, whatever this process does meanwhile, and ends with it: a copy that nobody
+    waits for would go on with its memory and its load. The process must have one thread.
     """
     reader, writer = os.pipe()
+    mine = os.getpid()
     pid = os.fork()
     if pid:
         os.close(writer)
@@ -46,6 +52,7 @@ def fork(write: Callable[[], int]) -> Writer:
     # Nothing of this process may live on in the copy: neither its lock, nor a client's connection.
     with suppress(BaseException):
         gc.disable()
+        _end_with(mine)
         signal.set_wakeup_fd(-1)  # a signal must not write into whatever has that number next
         os.dup2(writer, 3)
         os.closerange(4, os.sysconf("SC_OPEN_MAX"))
@@ -53,3 +60,12 @@ def fork(write: Callable[[], int]) -> Writer:
         os.write(3, str(size).encode())
         code = 0
     os._exit(code)
+
+
+def _end_with(parent: int) -> None:
+    """Have the kernel end this process when its parent ends, also when that has happened already."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL)):
+        raise OSError(ctypes.get_errno(), "prctl")
+    if os.getppid() != parent:
+        os._exit(1)
