@@ -23,7 +23,7 @@ class RabbitBroker(ServedBroker):
     def __init__(self, target: Target, queue: str, deadline: float, clock: Clock) -> None:
         """Nothing is connected before the first verb; `deadline` is the most seconds that one call may take."""
         self._target = target
-        self._dialer = Dialer(target, queue, clock, start=deadline / 2)
+        self._dialer = Dialer(target, queue, clock)
         session = Session(
             self._dialer, queue, deadline, clock, park=_PARK, patience=min(_PATIENCE, deadline / 2)
         )

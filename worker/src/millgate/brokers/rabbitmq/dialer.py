@@ -13,22 +13,16 @@ from millgate.brokers.rabbitmq.url import Target
 from millgate.brokers.rabbitmq.wire import Absent, Line, Wire
 from millgate.brokers.served.caller import Caller
 from millgate.clock import Clock
-from millgate.errors import BrokerTimeout, BrokerUnavailable, VersionUnsupported
+from millgate.errors import BrokerTimeout, VersionUnsupported
 
 _CONNECT: Final = 4.0  # seconds for one attempt to connect
 _DOUBT: Final = 0.3  # seconds for a server to show that a connection still carries something
 
 
-class Started(BrokerUnavailable):
-    """A brokerd was started just now: the call can be made again."""
-
-
 class Dialer:
     """Makes the links of one session."""
 
-    def __init__(self, target: Target, queue: str, clock: Clock, start: float) -> None:
-        """`start`: seconds that a brokerd may take to come up."""
-        self._start = start
+    def __init__(self, target: Target, queue: str, clock: Clock) -> None:
         self._target = target
         self._queue = queue
         self._clock = clock
@@ -39,13 +33,18 @@ class Dialer:
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._starting = threading.Lock()
-        self._starts = 0  # so far
+        self.starts = 0  # of brokerds, so far
+        self._absent: Absent | None = (
+            None  # what a call was told that found none since the last start
+        )
         self._wire: Wire | None = None
 
     def __call__(self, caller: Caller, end: float) -> DialedLine:
         """A link for a call that ends by `end` (monotonic seconds)."""
         if self._pid != os.getpid():
             self._fresh()
+        if self._absent is not None:
+            self._start(self._absent, end)
         return DialedLine(self, self._present(caller, end).line(self._clock))
 
     def close(self) -> None:
@@ -83,26 +82,30 @@ class Dialer:
             raise
         return wire
 
-    def start(self, absent: Absent, end: float) -> NoReturn:
-        """Nobody serves the queue: start a brokerd, if that is wanted here. Raises Absent, Started, and what keeps
-        it from coming up."""
+    def missing(self, absent: Absent, starts: int) -> NoReturn:
+        """Nobody serves the queue, after so many starts: raises Absent. Where that is wanted, the next link comes with
+        a brokerd: whoever asks for it says how long its call may take."""
         if not self._target.may_start:
             raise Absent(
                 f"{absent}; its operator runs one, or: millgate brokerd --broker URL --queue {self._queue}"
             ) from absent
+        if starts == self.starts:
+            self._absent = absent
+        raise absent
+
+    def _start(self, absent: Absent, end: float) -> None:
+        """Start a brokerd, unless another thread has. Raises BrokerTimeout, and what keeps it from coming up."""
         from millgate.brokers.rabbitmq import launch  # with subprocess: not what a producer needs
 
-        before = self._starts
         if not self._starting.acquire(timeout=max(0.0, end - self._clock.monotonic())):
             raise BrokerTimeout(f"{absent}; another thread is starting it") from absent
         try:
-            if self._starts == before:  # no other thread has done it meanwhile
-                end = max(end, self._clock.monotonic() + self._start)
+            if self._absent is absent:  # no other thread has done it meanwhile
                 launch.start(self._target, self._queue, self._clock, end)
-                self._starts += 1
+                self.starts += 1
         finally:
+            self._absent = None  # the next call finds out anew whether there is one
             self._starting.release()
-        raise Started from absent
 
 
 class DialedLine:
@@ -111,6 +114,7 @@ class DialedLine:
     def __init__(self, dialer: Dialer, line: Line) -> None:
         self._dialer = dialer
         self._line = line
+        self._starts = dialer.starts
         self.send = line.send
         self.readable = line.readable
         self.close = line.close
@@ -120,4 +124,4 @@ class DialedLine:
         try:
             return self._line.receive(end)
         except Absent as absent:
-            self._dialer.start(absent, end)
+            self._dialer.missing(absent, self._starts)
