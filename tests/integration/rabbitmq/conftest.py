@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from millgate.brokers.rabbitmq.broker import RabbitBroker
+from millgate.brokers.rabbitmq.connection import connect
+from millgate.brokers.rabbitmq.url import parse
+from millgate.clock import SystemClock
 from support import servers
 from support.clients import Clients
 from support.debian13 import Debian13
@@ -29,6 +33,23 @@ def open_one() -> Iterator[Open]:
     """Opens clients: of a queue by its name, at a URL; closed with the test."""
     with closing(Clients(open_queue)) as clients:
         yield clients
+
+
+@pytest.fixture
+def connection() -> Iterator[Callable[..., Any]]:
+    """Makes connections to the server; options of their URL may be given."""
+    made: list[Any] = []
+    clock = SystemClock()
+
+    def make(query: str = "") -> Any:
+        target = parse(f"{servers.rabbitmq().url}?{query}", {})
+        made.append(connect(target, "test", clock, clock.monotonic() + 10))
+        return made[-1]
+
+    yield make
+    for one in made:
+        if one.is_open:
+            one.close()
 
 
 @pytest.fixture

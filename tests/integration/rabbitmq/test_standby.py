@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,73 +11,20 @@ from pika.exceptions import AMQPError, ConsumerCancelled
 
 from millgate.brokers.rabbitmq import journal
 from millgate.brokers.rabbitmq import streams as streams_module
-from millgate.brokers.rabbitmq.connection import LOST, connect
+from millgate.brokers.rabbitmq.connection import LOST
 from millgate.brokers.rabbitmq.journal import Journal, write_snapshot
 from millgate.brokers.rabbitmq.names import Names
 from millgate.brokers.rabbitmq.records import Entry, Head, Kind, Reader
 from millgate.brokers.rabbitmq.replica import Replica, newest, nobodys_mark
 from millgate.brokers.rabbitmq.standby import Standby
 from millgate.brokers.rabbitmq.streams import Gone, Streams
-from millgate.brokers.rabbitmq.url import parse
-from millgate.brokers.served import frames, values
 from millgate.brokers.served.caller import Caller
 from millgate.brokers.served.engine import Engine
-from millgate.clock import SystemClock
 from millgate.errors import NotDecodable
-from support import servers
-from support.builders import some_messages
 from support.rabbitmq import fresh_queue
+from support.rabbitmq_owner import Owner
 
 CALLER = Caller("client", "queue")
-
-
-@pytest.fixture
-def connection() -> Iterator[Callable[[], Any]]:
-    """Makes connections to the server."""
-    made: list[Any] = []
-    clock = SystemClock()
-
-    def make() -> Any:
-        target = parse(servers.rabbitmq().url, {})
-        made.append(connect(target, "test", clock, clock.monotonic() + 10))
-        return made[-1]
-
-    yield make
-    for one in made:
-        if one.is_open:
-            one.close()
-
-
-class Owner:
-    """Writes calls into a journal that is followed by another one soon."""
-
-    def __init__(self, connection: Any, names: Names) -> None:
-        self.streams = Streams(connection)
-        self.journal = Journal(names, smallest=20_000)
-        self.journal.take_over(self.streams)
-        self.number = 0
-
-    def publish(self, times: int) -> None:
-        engine = self.journal.replica.engine
-        for _ in range(times):
-            self.number += 1
-            call = [
-                self.number,
-                self.number,
-                "publish",
-                [values.from_messages(some_messages(20)), None],
-            ]
-            record = engine.record(float(self.number), CALLER, frames.pack(call))
-            self.journal.append([record])
-            engine.replay(record)
-
-    def rotate(self) -> None:
-        """Begin the next journal, its snapshot complete at once."""
-        name = self.journal.rotate()  # its stream is there
-        size = write_snapshot(
-            self.streams, name, self.journal.head.term, self.journal.replica.engine.dump()
-        )
-        self.journal.written(name, size)
 
 
 def test_a_standby_follows_over_journals_that_begin_and_are_removed(
@@ -177,52 +123,6 @@ def test_who_had_it_all_in_memory_stores_anew_what_was_deleted_while_it_had_no_c
     assert again.replica.engine.dump() == state == owner.journal.replica.engine.dump()
 
 
-def cut(streams: Streams, name: str, count: int) -> None:
-    """Let a stream have lost all but its first entries."""
-    kept = [entry for entry, _ in streams.read(name, count - 1)] if count else []
-    streams.delete(name)
-    streams.declare(name)
-    for entry in kept:
-        streams.append(name, entry)
-
-
-def test_a_journal_that_lost_its_tail_is_stored_anew_from_memory(
-    connection: Callable[[], Any],
-) -> None:
-    names = Names(fresh_queue())
-    owner = Owner(connection(), names)
-    owner.publish(6)
-    next_, waiting = Journal(names), connection()
-    standby = Standby(waiting, names, next_.replica)
-    standby.close()
-    state = owner.journal.replica.engine.dump()
-    cut(owner.streams, owner.journal.head.journals[-1], 3)
-    for memory in (owner.journal, next_):
-        memory.forget_streams()
-        with suppress(Gone):
-            Standby(waiting, names, next_.replica).close()
-        memory.take_over(Streams(connection()))
-        assert memory.replica.engine.dump() == state
-    again = Journal(names)
-    again.take_over(Streams(connection()))
-    assert again.replica.engine.dump() == state
-
-
-def test_what_another_has_added_to_a_shorter_journal_meanwhile_is_what_counts(
-    connection: Callable[[], Any],
-) -> None:
-    names = Names(fresh_queue())
-    owner = Owner(connection(), names)
-    owner.publish(4)
-    cut(owner.streams, owner.journal.head.journals[-1], 3)
-    rival = Owner(connection(), names)  # it knows nothing but what is stored
-    rival.number = 10
-    rival.publish(5)
-    owner.journal.forget_streams()
-    owner.journal.take_over(Streams(connection()))
-    assert owner.journal.replica.engine.dump() == rival.journal.replica.engine.dump()
-
-
 def test_a_snapshot_that_was_read_is_not_read_again_when_the_connection_ended_meanwhile(
     connection: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -290,23 +190,6 @@ def test_of_several_heads_of_one_term_the_last_said_counts(connection: Callable[
         streams.append(names.head, Entry(Kind.LAST, 7, number, head.pack()))
     found, _ = newest(streams, names.head, 2)
     assert found.journals == ("j3",)
-
-
-@pytest.mark.parametrize("kept", [0, 1])
-def test_a_snapshot_of_which_a_part_is_missing_is_not_waited_for_while_the_one_before_is_there(
-    connection: Callable[[], Any], kept: int
-) -> None:
-    names = Names(fresh_queue())
-    owner = Owner(connection(), names)
-    for _ in range(2):
-        owner.publish(3)
-        owner.rotate()
-    owner.publish(2)
-    assert owner.journal.head.snapshot is not None
-    cut(owner.streams, owner.journal.head.snapshot, kept)
-    again = Journal(names)
-    again.take_over(Streams(connection()))
-    assert again.replica.engine.dump() == owner.journal.replica.engine.dump()
 
 
 def stored(streams: Streams, names: Names, terms: int) -> set[str]:

@@ -7,6 +7,7 @@ leisure, and what came before it is kept until the next one is complete. The hea
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -61,7 +62,9 @@ class Journal:
         self._streams, replica = streams, self.replica
         streams.declare(self._names.head, only_newest=True)
         found, _ = newest(streams, self._names.head, nobodys_mark(streams, self._names.head))
-        self._number, self._awaited = 0, ""
+        # Its marks are known from those of a term of the same number, of which the head's stream has lost the head.
+        self._number, self._awaited = secrets.randbits(48), ""
+        replica.check(found)
         if replica.whole and found.age < replica.head.age:
             self._take_back(found)
         else:
@@ -70,7 +73,7 @@ class Journal:
 
     def _go_on(self, found: Head) -> None:
         self._sweep(found)
-        self._say(replace(found, term=found.term + 1, last=0, left=()))
+        self._say(replace(found.taken(), left=()))
         try:
             self._read(found.term)
         except Gone as gone:
@@ -78,13 +81,23 @@ class Journal:
                 f"the stream {gone}, which held a part of this queue, is gone: put it back from a copy, or delete"
                 f" {self._names.head} too, to begin with nothing"
             ) from gone
+        self._rise()
+
+    def _rise(self) -> None:
+        """Go above the terms that were found in the journal. The head's stream may have lost its end, and the journal
+        not: what is written in a term that was given out before would not count."""
+        reader = self.replica.reader
+        if (reader.term, reader.number) > (self.head.term, self._number):
+            assert self._streams is not None
+            self._say(replace(self.head.taken(), term=reader.term + 1))
+            self.replica.advance(self._streams, self._mark(self.head.journals[-1]))
 
     def _take_back(self, found: Head) -> None:
         """What is stored is older than what this process has: of that nothing is to be lost, nor of its end."""
         assert self._streams is not None
         replica, head = self.replica, self.head
         self._sweep(head)
-        replica.head = replace(head, term=head.term + 1, last=0)
+        replica.head = head.taken()
         with suppress(Gone):
             replica.advance(self._streams, self._mark(head.journals[-1]))
         self._restore()
@@ -161,7 +174,7 @@ class Journal:
         self._begin()
         assert self._streams is not None
         name = self._awaited = self._names.snapshot(self.head.term, self.head.last)
-        self._streams.declare(name)  # not by its writer, which may outlive this process
+        self._make(name)  # not by its writer, which may outlive this process
         return name
 
     def written(self, name: str, size: int | None) -> None:
@@ -184,12 +197,15 @@ class Journal:
         assert self._streams is not None
         log.error("streams of %s were deleted; storing all of it anew", self._names.prefix)
         self._streams.declare(self._names.head, only_newest=True)
-        term, number, data = self.head.term, self.head.last + 1, self.replica.engine.dump()
+        with self._streams.kept():
+            data = self.replica.engine.dump()
+        term, number = self.head.term, self.head.last + 1
         snapshot = self._names.snapshot(term, number)
-        self._streams.declare(snapshot)
+        self._make(snapshot)
         write_snapshot(self._streams, snapshot, term, data)
         left, (journal, mark) = self.head.names, self._open(number)
-        self._enter(Head(term, snapshot, (journal,), number, left=left), mark)
+        head = Head(term, snapshot, (journal,), number, left=left, takes=self.head.takes)
+        self._enter(head, mark)
         self._threshold, self._awaited = max(self._smallest, len(data)), ""
         self._delete(left)
 
@@ -200,10 +216,15 @@ class Journal:
 
     def _open(self, number: int) -> tuple[str, Entry]:
         """Make a journal; its name and first entry."""
-        assert self._streams is not None
         name = self._names.journal(self.head.term, number)
-        self._streams.declare(name)
+        self._make(name)
         return name, self._mark(name)
+
+    def _make(self, name: str) -> None:
+        """Make a stream that has nothing in it. One of that name may be left of a term that no head tells of."""
+        assert self._streams is not None
+        self._streams.delete(name)
+        self._streams.declare(name)
 
     def _enter(self, head: Head, mark: Entry) -> None:
         """Put a head in force, whose last journal begins with `mark`."""

@@ -8,10 +8,11 @@ followed is void, whatever it believes.
 
 from __future__ import annotations
 
+import secrets
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from millgate.brokers.rabbitmq.pieces import cut
 from millgate.brokers.served import frames
@@ -24,6 +25,7 @@ NO_RETENTION: Final = (
     "a policy of the server that limits the age or the size of streams must not apply to these"
 )
 _MAGIC: Final = b"MG"
+_TAKES: Final = 16  # take-overs that a head remembers
 _HEAD: Final = struct.Struct(">2sBBQQ")  # what it is, format, kind, term, number
 
 
@@ -37,7 +39,7 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One message. `number` grows by one with each message of a term."""
+    """One message. `number` grows by one with each message of a term, which begins anywhere."""
 
     kind: Kind
     term: int
@@ -114,6 +116,9 @@ class Head:
     #: since a server that loses its power may have deleted what it was told to, and not have stored what it confirmed.
     spare: tuple[str | None, ...] = ()
     left: tuple[str, ...] = ()  # streams that are of no use any more
+    #: The last take-overs, the present one last, each by a name that nobody else would give it. Terms do not tell: a
+    #: server that has lost its last ones gives the same number twice.
+    takes: tuple[bytes, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -125,17 +130,25 @@ class Head:
         """Grows with each term, and within it with each journal."""
         return self.term, self.last
 
+    def taken(self) -> Self:
+        """The head of whoever takes over what this one names."""
+        takes = (*self.takes[1 - _TAKES :], secrets.token_bytes(8))
+        return replace(self, term=self.term + 1, last=0, takes=takes)
+
+    def knows(self, other: Head) -> bool:
+        """Whether all that was stored up to `other` is in what this one names, or was as it was put in force."""
+        return not other.takes or other.takes[-1] in self.takes
+
     def pack(self) -> bytes:
         """As bytes."""
-        return frames.pack(
-            [self.term, self.snapshot, self.journals, self.last, self.spare, self.left]
-        )
+        names = [self.snapshot, self.journals, self.last, self.spare, self.left]
+        return frames.pack([self.term, *names, self.takes])
 
 
 def head(data: bytes) -> Head:
     """What `Head.pack` wrote. Raises NotDecodable."""
     value: Any = frames.unpack(data)
-    if not isinstance(value, list) or len(value) != 6:
+    if not isinstance(value, list) or len(value) != 7:
         raise NotDecodable("not the head of a Millgate queue")
-    term, snapshot, journals, last, spare, left = value
-    return Head(term, snapshot, tuple(journals), last, tuple(spare), tuple(left))
+    term, snapshot, journals, last, *names = value
+    return Head(term, snapshot, tuple(journals), last, *map(tuple, names))

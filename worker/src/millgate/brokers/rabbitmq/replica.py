@@ -79,7 +79,7 @@ class Replica:
                 f"the beginning of {self.journal} is not there any more; {NO_RETENTION}"
             )
         data = self.reader.take(entry)
-        if entry.term == self.reader.term:
+        if (entry.term, entry.number) == (self.reader.term, self.reader.number):
             self.offset = offset
         if data is None:
             return 0
@@ -92,6 +92,17 @@ class Replica:
     def enter(self, name: str, reader: Reader) -> None:
         """A journal has ended; the place is now in the next one, where `reader` begins."""
         self.journal, self.reader, self.offset, self._snapshot = name, reader, None, None
+
+    def check(self, found: Head) -> None:
+        """Forget all of this when it is no part of what `found` names, nor the other way round: the server has lost
+        the end of what is here, and somebody has gone on without it. What that one accepted since is what counts."""
+        known = self.head
+        if known.takes and not (found.knows(known) or known.knows(found)):
+            log.warning(
+                "somebody has served %s without what is known here; reading all anew",
+                found.journals[-1:],
+            )
+            self.forget()
 
     def forget(self) -> None:
         """Read all anew the next time."""
@@ -118,7 +129,8 @@ class Replica:
         if name is not None:
             log.info("reading %s", name)
             data = _snapshot(streams, name)
-            self.engine.load(data)
+            with streams.kept():
+                self.engine.load(data)
             self.loaded, self._snapshot = len(data), name
 
 

@@ -61,6 +61,7 @@ class Standby:
         streams, replica, term = self._streams, self._replica, self._replica.reader.term
         last = streams.last(name)
         head, offset = newest(streams, name, last) if last is not None else (Head(), 0)
+        replica.check(head)
         if not head.journals or (replica.whole and head.age < replica.head.age):
             raise Gone(name)
         try:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from logging import getLogger
 from typing import Any, Final
@@ -12,6 +13,8 @@ import pika
 from pika import exceptions
 
 from millgate.brokers.rabbitmq import refusals
+from millgate.brokers.rabbitmq.express import Express
+from millgate.brokers.rabbitmq.posting import Posting
 from millgate.brokers.rabbitmq.records import Entry, unpack
 
 _SEGMENT: Final = 64 * 2**20
@@ -22,6 +25,7 @@ _SILENCE: Final = (
     15.0  # seconds without an entry that must be there: this connection brings it no more
 )
 _GLANCE: Final = 1.0  # seconds in which a stream that has entries shows one
+_SIGN: Final = 0.2  # seconds between two looks at a connection that nobody works with
 _SLOW: Final = 3.0  # seconds for a confirmation after which that is said
 _PERSISTENT: Final = pika.BasicProperties(delivery_mode=2)
 #: What a message is called that only asks whether somebody has the queue.
@@ -42,10 +46,12 @@ class Silent(exceptions.AMQPConnectionError):  # type: ignore[misc]
 class Streams:
     """All streams that one connection works with. `channel` has publisher confirms."""
 
-    def __init__(self, connection: Any) -> None:
+    def __init__(self, connection: Any, express: Express | None = None) -> None:
+        """`express`: the way of that connection for whoever appends often."""
         self._connection = connection
         self.channel = connection.channel()
         self.channel.confirm_delivery()
+        self._posting = None if express is None else Posting(connection, express)
 
     def declare(self, name: str, *, only_newest: bool = False) -> None:
         """Make a stream unless it is there. `only_newest`: it need not grow beyond its newest entries."""
@@ -66,13 +72,33 @@ class Streams:
         """Store an entry; on return the server has confirmed it. Raises Gone, and the driver's errors."""
         try:
             with _said_when_slow(self._connection, name):
-                self.channel.basic_publish(
-                    "", name, entry.pack(), properties=_PERSISTENT, mandatory=True
-                )
+                self._put(name, entry.pack())
         except exceptions.UnroutableError as error:
             if self.present(name):  # a server that has just come up finds its streams one by one
                 raise
             raise Gone(name) from error
+
+    def _put(self, name: str, body: bytes) -> None:
+        if self._posting is not None:
+            self._posting.post(name, body)
+        else:
+            self.channel.basic_publish("", name, body, properties=_PERSISTENT, mandatory=True)
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Keep the connection while this thread is busy: the server gives up one that shows no sign of life."""
+        done = threading.Event()
+        # Within this nothing is handed out: what came in is for later, in this thread.
+        with self._connection._acquire_event_dispatch():  # noqa: SLF001
+            keeper = threading.Thread(
+                target=_keep, args=(self._connection, done), name="millgate-keep", daemon=True
+            )
+            keeper.start()
+            try:
+                yield
+            finally:
+                done.set()
+                keeper.join()
 
     def present(self, name: str) -> bool:
         """Whether there is such a stream. Raises the driver's errors, also for one that cannot be reached now."""
@@ -169,6 +195,12 @@ def end(channel: Any) -> None:
     if channel.is_open:
         channel._impl.close()  # noqa: SLF001
         channel._flush_output(lambda: channel.is_closed)  # noqa: SLF001
+
+
+def _keep(connection: Any, done: threading.Event) -> None:
+    with suppress(exceptions.AMQPError, OSError):  # whoever works with it next is told
+        while not done.wait(_SIGN):
+            connection.process_data_events(0)
 
 
 @contextmanager
