@@ -13,21 +13,22 @@ from contextlib import suppress
 from logging import getLogger
 from typing import Any, Final
 
-import pika
 from pika import exceptions
 
 from millgate.brokers.rabbitmq import refusals
 from millgate.brokers.rabbitmq.connection import LOST, connect, version
+from millgate.brokers.rabbitmq.express import Express
 from millgate.brokers.rabbitmq.journal import Journal, write_snapshot
-from millgate.brokers.rabbitmq.lines import Line, Lines, split
+from millgate.brokers.rabbitmq.lines import Line
+from millgate.brokers.rabbitmq.mailbox import Mailbox
 from millgate.brokers.rabbitmq.names import Names
 from millgate.brokers.rabbitmq.proof import Proof
 from millgate.brokers.rabbitmq.records import FORMAT
 from millgate.brokers.rabbitmq.role import Brokerd, Standing, Tell
 from millgate.brokers.rabbitmq.standby import Standby
-from millgate.brokers.rabbitmq.streams import PROBE, Gone, Streams
+from millgate.brokers.rabbitmq.streams import Gone, Streams
 from millgate.brokers.served import process
-from millgate.brokers.served.desk import Came, Desk
+from millgate.brokers.served.desk import Desk
 from millgate.brokers.served.forked import Writer, fork
 from millgate.brokers.served.steady import Steady
 from millgate.clock import Clock
@@ -49,7 +50,6 @@ _LAST: Final = 3.0  # seconds for an orderly end
 _DESERTED: Final = (
     60.0  # seconds without a call after which nobody is there to be kept from calling
 )
-_PROOF: Final = pika.BasicProperties(type="millgate-proof")
 _STALL: Final = 1.0  # seconds that a turn may take before workers were kept from renewing
 
 log = getLogger("millgate.brokers.rabbitmq")
@@ -74,15 +74,15 @@ class Server:
         self._journal = Journal(self._names)
         self._engine = self._journal.replica.engine
         self._steady = Steady(clock)
+        self._mailbox = Mailbox(how.queue, self._names.calls, clock, self._left, self._proved)
         self._desk = self._new_desk()
-        self._lines = Lines(how.queue)
         self._proof = Proof(clock.monotonic())
         self._looked = clock.monotonic()  # after the streams
         self._now = self._steady.now()  # of the last turn
         self._took = 0.0  # seconds, the last turn
-        self._calls: list[Came] = []
         self._connection: Any = None
         self._channel: Any = None
+        self._express: Any = None
         self._writing: tuple[Writer, str] | None = None  # a snapshot's process and name
         self._stopping = self._waiting = False
         self._began = self._heard = clock.monotonic()
@@ -148,7 +148,7 @@ class Server:
                 self._serve()
         finally:
             self._journal.forget_streams()
-            self._calls.clear()
+            self._mailbox.close()
             with suppress(*LOST):
                 self._connection.close()
             self._connection = self._channel = None
@@ -206,7 +206,8 @@ class Server:
     def _take_over(self) -> None:
         before, term = self._engine, self._journal.term
         try:
-            self._journal.take_over(Streams(self._connection))
+            self._express = Express(self._connection._impl)  # noqa: SLF001 -- what the wrapping hides
+            self._journal.take_over(Streams(self._connection, self._express))
         except NotDecodable as error:
             raise BrokerRefused(
                 f"what is stored in {self._names.prefix}* cannot be read: {error}"
@@ -221,10 +222,10 @@ class Server:
         log.info("serving %s in term %d", self._names.prefix, self._journal.head.term)
 
     def _new_desk(self) -> Desk:
-        return Desk(self._engine, self._journal, self._send, self._info)
+        return Desk(self._engine, self._journal, self._mailbox.send, self._info)
 
     def _serve(self) -> None:
-        self._channel.basic_consume(self._names.calls, self._came, auto_ack=True)
+        self._mailbox.open(self._connection, self._channel, self._express)
         self._channel.add_on_cancel_callback(self._cancelled)
         self._heard = self._clock.monotonic()
         self._proof = Proof(self._heard)
@@ -237,15 +238,14 @@ class Server:
             self._end_if_idle()
 
     def _turn(self) -> None:
-        came, self._calls = self._calls, []
         monotonic = self._clock.monotonic()
+        came = self._mailbox.taken(monotonic)
         if came:
             self._heard = monotonic
-        for line in self._lines.silent(monotonic):
-            self._desk.leave(line)
         if not self._proof.late(monotonic):
             self._now = self._steady.now()
         self._desk.turn(self._now, monotonic, came)
+        self._mailbox.flush()
         took = self._clock.monotonic() - monotonic
         if took > max(
             _STALL, 2 * self._took
@@ -254,11 +254,17 @@ class Server:
         self._took = took
         self._proof.worked(took)
 
+    def _left(self, line: Line) -> None:
+        self._desk.leave(line)
+
+    def _proved(self) -> None:
+        self._proof.came(self._clock.monotonic())
+
     def _prove(self) -> None:
         """Find out whether the server takes messages, and make good the time in which it did not."""
         monotonic = self._clock.monotonic()
         if monotonic < self._heard + _DESERTED and self._proof.due(monotonic):
-            self._channel.basic_publish("", self._names.calls, b"", _PROOF)
+            self._mailbox.prove()
         if self._proof.was_held_up():
             self._resume()
 
@@ -295,28 +301,6 @@ class Server:
         if idle is not None and self._clock.monotonic() >= self._heard + idle:
             log.info("nobody has called for %g s", idle)
             self._stopping = True
-
-    # --- calls and answers -----------------------------------------------------------------------
-
-    def _came(self, _channel: Any, _method: Any, properties: Any, body: bytes) -> None:
-        if properties.type == PROBE:
-            return
-        if properties.type == _PROOF.type:
-            self._proof.came(self._clock.monotonic())
-            return
-        line = Line(properties.reply_to or "", properties.correlation_id or "")
-        try:
-            call = self._lines.take(self._clock.monotonic(), line, properties, body)
-            if call is not None:
-                self._desk.leave(line)
-                self._calls.append(Came(line, *call))
-        except NotDecodable as error:
-            log.warning("passing over a message in %s: %s", self._names.calls, error)
-
-    def _send(self, line: Line, payload: bytes) -> None:
-        properties = pika.BasicProperties(correlation_id=line.number)
-        for body in split(payload):
-            self._channel.basic_publish("", line.reply_to, body, properties)
 
     def _cancelled(self, _method: Any) -> None:
         raise exceptions.ConsumerCancelled

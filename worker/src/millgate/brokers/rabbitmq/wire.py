@@ -13,15 +13,15 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from typing import Any, Final
 
 import pika
 from pika import exceptions
 
 from millgate.brokers.rabbitmq import refusals
-from millgate.brokers.rabbitmq.connection import in_one_write
+from millgate.brokers.rabbitmq.express import Express
 from millgate.brokers.rabbitmq.lines import PROTOCOL, REPLY_TO, Joiner, split
+from millgate.brokers.rabbitmq.packets import Arrival, Kind, Properties
 from millgate.brokers.served.frames import ANSWER_BOUND
 from millgate.brokers.served.link import Hangup
 from millgate.clock import Clock
@@ -31,6 +31,7 @@ _GRACE: Final = 0.2  # seconds for the driver to say that it was too slow
 _HOLD: Final = 1.0  # seconds that a call waits at once for a server that takes nothing
 _FAREWELL: Final = 0.5  # seconds for the server to take note of an end
 _PROBE: Final = "probe"  # the type of a message that nobody takes
+_PROBING: Final = Properties(type=_PROBE).pack()
 
 
 class Absent(BrokerUnavailable):
@@ -58,6 +59,7 @@ class Wire:
         self._settled = threading.Event()  # connected, or not
         self.connection: Any = None
         self._channel: Any = None
+        self._express: Express | None = None
         self._thread = threading.Thread(
             target=self._run, args=(parameters,), name="millgate-amqp", daemon=True
         )
@@ -78,7 +80,14 @@ class Wire:
 
     def publish(self, number: str, payload: bytes, seconds: float) -> None:
         """Send a call by a line; it is void after that many seconds."""
-        self._do(partial(self._publish, number, payload, seconds))
+        bodies = list(split(payload))
+        said = Properties(
+            type=PROTOCOL, app_id=self._client, correlation_id=number, reply_to=REPLY_TO,
+            # of several parts each could expire alone, and what is left would make no sense
+            expiration=str(max(1, int(seconds * 1000))) if len(bodies) == 1 else "",
+        ).pack()  # fmt: skip
+        for body in bodies:
+            self._put_into(self._calls, body, said)
 
     def takes(self, seconds: float) -> bool:
         """Whether the server takes messages, now or within that many seconds."""
@@ -89,7 +98,8 @@ class Wire:
         if self.blocked or self.ended is not None or not self._proved.is_set():
             return
         self._proved.clear()
-        self._do(self._probe)
+        # What nobody takes comes back.
+        self._put_into(f"{self._calls}.{_PROBE}", b"", _PROBING)
 
     def trusted(self, seconds: float) -> bool:
         """Whether there is no doubt, or it ends within that many seconds."""
@@ -132,18 +142,19 @@ class Wire:
         if self._problem is not None:  # nobody waits for it any more
             self._break()
             return
-        in_one_write(connection)
+        self._express = Express(connection)
         connection.add_on_connection_blocked_callback(self._block)
         connection.add_on_connection_unblocked_callback(self._unblock)
         connection.channel(on_open_callback=self._ready)
 
     def _ready(self, channel: Any) -> None:
-        channel.add_on_return_callback(self._returned)
+        assert self._express is not None
+        self._channel = channel
+        self._express.watch(channel.channel_number, self._arrived)
         channel.add_on_close_callback(self._channel_closed)
         channel.basic_consume(
-            REPLY_TO, self._answered, auto_ack=True, callback=lambda _frame: self._settled.set()
+            REPLY_TO, _unheard, auto_ack=True, callback=lambda _frame: self._settled.set()
         )
-        self._channel = channel
 
     def _channel_closed(self, _channel: Any, reason: BaseException) -> None:
         """The server refuses something; without the channel the connection is of no use."""
@@ -168,42 +179,23 @@ class Wire:
             0, self.connection.ioloop.stop
         )  # what it does last comes first
 
-    def _publish(self, number: str, payload: bytes, seconds: float) -> None:
-        if not self._channel.is_open:
-            return  # whoever waits has been told
-        bodies = list(split(payload))
-        properties = pika.BasicProperties(
-            type=PROTOCOL, app_id=self._client, correlation_id=number, reply_to=REPLY_TO,
-            # of several parts each could expire alone, and what is left would make no sense
-            expiration=str(max(1, int(seconds * 1000))) if len(bodies) == 1 else None,
-        )  # fmt: skip
-        for body in bodies:
-            self._channel.basic_publish("", self._calls, body, properties, mandatory=True)
-
-    def _probe(self) -> None:
-        """Send what nobody takes: it comes back."""
-        if self._channel.is_open:
-            probe = pika.BasicProperties(type=_PROBE)
-            self._channel.basic_publish("", f"{self._calls}.{_PROBE}", b"", probe, mandatory=True)
-
     def _break(self) -> None:
         if self.connection.is_open:
             silent = exceptions.StreamLostError("the server was silent")
             self.connection._terminate_stream(silent)  # noqa: SLF001 -- what the driver does after missed heartbeats
 
-    def _returned(self, _channel: Any, _method: Any, properties: Any, _body: bytes) -> None:
-        if properties.type == _PROBE:
+    def _arrived(self, arrival: Arrival) -> None:
+        properties = arrival.properties
+        if arrival.kind is Kind.RETURNED and properties.type == _PROBE:
             self._proved.set()
             return
-        self._put(properties, Absent(f"{self.endpoint}: no brokerd serves {self._calls}"))
-
-    def _answered(self, _channel: Any, _method: Any, properties: Any, body: bytes) -> None:
-        self._put(properties, body)
-
-    def _put(self, properties: Any, what: bytes | MillgateError) -> None:
-        line = self._lines.get(properties.correlation_id or "")
-        if line is not None:
-            line.put(what)
+        line = self._lines.get(properties.correlation_id)
+        if line is None:
+            return
+        if arrival.kind is Kind.RETURNED:
+            line.put(Absent(f"{self.endpoint}: no brokerd serves {self._calls}"))
+        else:
+            line.put(arrival.body)
 
     def _block(self, _connection: Any, frame: Any) -> None:
         reason = frame.method.reason
@@ -216,8 +208,17 @@ class Wire:
 
     # --- in any thread ---------------------------------------------------------------------------
 
+    def _put_into(self, queue: str, body: bytes, said: bytes) -> None:
+        if self._express is not None and self._channel.is_open:  # else whoever waits has been told
+            number = self._channel.channel_number
+            self._express.publish(number, queue, body, said, mandatory=True)
+
     def _do(self, callback: Callable[[], None]) -> None:
         self.connection.ioloop.add_callback_threadsafe(callback)
+
+
+def _unheard(*_: object) -> None:
+    """For the driver, which must be given something to call: what comes does not come by it."""
 
 
 class Line:

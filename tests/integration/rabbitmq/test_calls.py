@@ -1,0 +1,78 @@
+"""Calls on their way: many threads' over one connection, and more of them than a brokerd can take."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+import pika
+
+from millgate.brokers.base import State
+from millgate.brokers.rabbitmq.broker import RabbitBroker
+from millgate.errors import MillgateError
+from support import servers
+from support.builders import a_message, a_topic
+from support.rabbitmq import Brokerd, at, raw
+from support.wait import eventually
+
+Open = Callable[..., RabbitBroker]
+Serve = Callable[..., Brokerd]
+LARGE = 3_000_000  # bytes: no socket takes them at once
+
+
+def test_large_calls_of_many_threads_over_one_connection_do_not_mix(broker: RabbitBroker) -> None:
+    broker.configure([a_topic(payload_max=2 * LARGE)])
+    sent = {f"large-{number}": bytes([number]) * LARGE for number in range(6)}
+    problems: list[MillgateError] = []
+
+    def send(name: str, body: bytes) -> None:
+        try:
+            for _ in range(20):
+                broker.stats()
+            broker.publish([a_message(id=name, body=body)])
+        except MillgateError as error:
+            problems.append(error)
+
+    threads = [threading.Thread(target=send, args=one) for one in sent.items()]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert problems == []
+    peeked = broker.peek("default", State.WAITING, 10)
+    assert {one.id: one.message.body for one in peeked if one.message is not None} == sent
+
+
+def test_what_comes_while_a_brokerd_stands_still_waits_with_the_server_and_is_void_in_time(
+    queue: str, serve: Serve, open_one: Open
+) -> None:
+    brokerd = serve()
+    broker = open_one(queue)
+    broker.setup()
+    brokerd.freeze()
+    strange = pika.BasicProperties(type="strange", expiration="300")
+    with raw(servers.rabbitmq().url) as channel:
+        for _ in range(1000):
+            channel.basic_publish("", f"millgate.{queue}.calls", b"", strange)
+    time.sleep(0.5)  # longer than anybody waits for an answer to these
+    brokerd.thaw()
+    assert broker.stats() is not None
+    passed = brokerd.said().count("passing over a message")
+    assert 0 < passed <= 200, "twice what it asks for: what it had, and what it was sent for that"
+    eventually(lambda: brokerd.said().count("passing over a message") == passed)
+
+
+def test_a_connection_that_carries_nothing_but_calls_counts_as_alive(
+    queue: str, serve: Serve, open_one: Open
+) -> None:
+    url = at(servers.rabbitmq(), "heartbeat=1")
+    brokerd = serve(url)
+    broker = open_one(queue, f"{url}&brokerd=never")
+    broker.setup()
+    first = broker._dialer._wire
+    for _ in range(20):  # the server sends no sign of life while it sends something else
+        time.sleep(0.2)
+        broker.stats()
+    assert broker._dialer._wire is first
+    assert "lost" not in brokerd.said()
