@@ -1,4 +1,4 @@
-"""Linux process trees: who belongs to one, and how all of one is ended. The only place of a worker that speaks to prctl.
+"""Linux process trees: who belongs to one, and how all of one is ended. All that a worker says to prctl is here.
 
 A child is a *subreaper*: whatever a task leaves behind, double-forked and in a session of its own, stays under it, and
 falls to the supervisor only when the child has died. So a stranger among one's children comes from a dead tree.
