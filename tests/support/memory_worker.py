@@ -33,8 +33,7 @@ class Door:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        eventually(path.exists)
-        self._link: Connection | None = Client(str(path))
+        self._link: Connection | None = eventually(lambda: Client(str(path)), timeout=20)
         self._lock = threading.Lock()
 
     def start(self, flags: dict[str, Any]) -> None:
