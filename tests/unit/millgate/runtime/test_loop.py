@@ -218,6 +218,20 @@ def test_a_next_step_waits_for_room_in_a_full_queue_and_its_result_is_not_lost(
     assert [state.state for state in states] == ["succeeded", "waiting"]
 
 
+def test_a_claim_that_got_all_there_is_is_followed_by_a_wait_and_not_by_another(
+    scene: Scene,
+) -> None:
+    scene.broker.publish(some_messages(3))
+    assert len(scene.turn(target=2)) == 2
+    assert scene.faulty.waits == []  # it got what it asked for: there may be more
+    assert len(scene.turn(target=4)) == 1
+    assert len(scene.faulty.waits) == 1
+    assert scene.metrics.value("millgate_claim_calls_total") == 2
+    assert scene.metrics.value("millgate_empty_claims_total") == 0
+    scene.broker.publish(some_messages(1))
+    assert len(scene.turn(target=4)) == 1
+
+
 def test_what_it_did_not_get_it_waits_for_as_long_as_nothing_is_due(scene: Scene) -> None:
     scene.broker.publish([a_message(delay=5.0)])
     scene.turn(target=1)

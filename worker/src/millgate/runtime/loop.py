@@ -139,7 +139,9 @@ class Loop:
             return
         self._leases.note_state(claimed.state)
         self._accept(claimed, asked=room > 0)
-        if room and not claimed.claims:
+        if (
+            len(claimed.claims) < room
+        ):  # all that is there is ours: another claim would be for nothing
             self._wait(claimed)
 
     def _room(self) -> int:
@@ -228,7 +230,8 @@ class Loop:
     def _wait(self, claimed: Claimed) -> None:
         # what comes next may be of another kind: nobody should find a worker's buffer full of long tasks
         self._window = self._info.slots
-        self._metrics.add("millgate_empty_claims_total")
+        if not claimed.claims:
+            self._metrics.add("millgate_empty_claims_total")
         if claimed.state is WorkerState.UNKNOWN:
             self._introduce()
             return
