@@ -17,7 +17,7 @@ from millgate.outcome import Failure, Reason
 from millgate.queues import Ordering, QueuePolicy, Subscription, TopicPolicy
 from millgate.settlement import Ack, Bury, Charge, Drop, Later, Settlement
 
-_STEP: Final = 250  # claims and settlements that one call carries out
+_STEP: Final = 300  # claims and settlements that one call carries out
 _PAGE: Final = 150  # ids of an order to the queue
 _WORKER: Final = WorkerRef("held", new_incarnation())
 _FAILURE: Final = Failure("builtins.ValueError", "no good", "Traceback\n" * 20)

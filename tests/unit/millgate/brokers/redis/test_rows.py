@@ -52,3 +52,19 @@ def test_what_is_too_short_is_not_a_row(data: bytes) -> None:
 def test_counts_are_zero_for_a_row_that_never_came_back() -> None:
     assert rows.counts(b"") == (0, 0, 0, b"")
     assert rows.counts(struct.pack(">III", 1, 2, 3) + b"said") == (1, 2, 3, b"said")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        plain(b"record", 9),
+        full(b"record", -1.0, b"", b"", b""),
+        full(b"record", 0.0, b"", b"", b""),
+        full(b"", 12.5, "é".encode(), b"u", b"group"),
+        full(b"record", 3.0, b"", b"unique", b"g"),
+    ],
+)
+def test_the_parts_of_a_claim_are_those_of_the_row(data: bytes) -> None:
+    row = rows.read(data)
+    parts = (row.rank, row.enqueued, row.result_ttl, row.key, row.group, row.record)
+    assert rows.parts(data) == parts

@@ -16,7 +16,7 @@ CODE = bytes.fromhex(CALL)
 
 
 def a_ref(name: str, call: str = CALL) -> ClaimRef:
-    return ClaimRef(name, "t", token_of(call, name))
+    return ClaimRef(name, "t", token_of(call, name.encode()))
 
 
 def test_a_token_is_read_back() -> None:

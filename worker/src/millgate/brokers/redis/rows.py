@@ -11,6 +11,8 @@ from millgate.message import Message, with_record
 
 _HEAD: Final = struct.Struct(">BIdd")
 _MORE: Final = struct.Struct(">ddHHH")
+_PLAIN: Final = struct.Struct(">5xdd")
+_WHOLE: Final = struct.Struct(">5xdd8xdHHH")
 _COUNTS: Final = struct.Struct(">III")
 _SPAN: Final = 1 << 49
 
@@ -72,6 +74,24 @@ def read(data: bytes) -> Row:
         )
     except (struct.error, ValueError) as error:
         raise NotDecodable(f"not a row of ours: {error}") from error
+
+
+def parts(data: bytes) -> tuple[float, float, float | None, str | None, str | None, bytes]:
+    """What a claim is made of: rank, enqueued, result's time, key, group, record. For rows that scripts have read."""
+    if data[0] == 0:
+        rank, enqueued = _PLAIN.unpack_from(data)
+        return rank, enqueued, None, None, None, data[21:]
+    rank, enqueued, ttl, key, unique, group = _WHOLE.unpack_from(data)
+    at = 43 + key
+    end = at + unique + group
+    return (
+        rank,
+        enqueued,
+        None if ttl < 0 else ttl,
+        data[43:at].decode() if key else None,
+        data[at + unique : end].decode() if group else None,
+        data[end:],
+    )
 
 
 def counts(data: bytes) -> tuple[int, int, int, bytes]:

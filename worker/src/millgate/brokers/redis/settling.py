@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, Final
 from zlib import crc32
 
@@ -13,34 +14,38 @@ from millgate.rules import check_whole
 from millgate.settlement import Ack, Bury, Charge, Later, Settlement
 
 _CHARGES: Final = {Charge.FAILURE: "F", Charge.LOSS: "L", Charge.NOTHING: "N"}
-_ENOUGH: Final = 250  # weight of the settlements of one call
 _CALL: Final = 16  # hexadecimal digits of a call's number
 
 
-def token_of(call: str, name: str) -> str:
+def token_of(call: str, name: bytes) -> str:
     """The token of a claim of the message of that id; `call` has 16 hexadecimal digits."""
-    return f"{call}{crc32(name.encode()):x}"
+    return f"{call}{crc32(name):x}"
 
 
 def read_token(claim: ClaimRef) -> bytes | None:
     """The call of a claim's token; None when it was not made here, or for another id."""
     token = claim.token
+    if token[_CALL:] != f"{crc32(claim.id.encode()):x}":
+        return None
+    return _number(token[:_CALL])
+
+
+@lru_cache(maxsize=1024)  # the claims of one call share it
+def _number(digits: str) -> bytes | None:
     try:
-        if token[_CALL:] != f"{crc32(claim.id.encode()):x}":
-            return None
-        call = bytes.fromhex(token[:_CALL])
+        call = bytes.fromhex(digits)
     except ValueError:
         return None
     return call if len(call) * 2 == _CALL else None
 
 
-def parted(settlements: Sequence[Settlement]) -> list[Sequence[Settlement]]:
-    """Settlements in order, as many at a time as one call may carry out; one empty part when there are none."""
+def parted(settlements: Sequence[Settlement], enough: int) -> list[Sequence[Settlement]]:
+    """Settlements in order, at most `enough` plain ones at a time; one empty part when there are none."""
     parts: list[Sequence[Settlement]] = []
     start, weight = 0, 0
     for place, settlement in enumerate(settlements):
         more = _weight(settlement)
-        if weight + more > _ENOUGH and place > start:
+        if weight + more > enough and place > start:
             parts.append(settlements[start:place])
             start, weight = place, 0
         weight += more

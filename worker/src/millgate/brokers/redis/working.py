@@ -6,7 +6,6 @@ import json
 import random
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from struct import unpack_from
 from typing import Any, Final
 
 from millgate.brokers.base import MAX_BATCH, Ask, Claimed, Extended
@@ -31,15 +30,19 @@ _STATES: Final = {
     b"F": WorkerState.FENCED,
 }
 _BATCH: Final = 150
-_MOST: Final = 250  # claims that one call to the server asks for
+_MOST: Final = 300  # claims that one call to the server asks for, and settlements
+_KEYED: Final = 200  # settlements of one call where the ends of runs let others of their key start
 _TRIES: Final = 50  # while all that was found had expired
 _ALL: Final = Subscription()
-_HEAD: Final = 21  # bytes before the record of a plain row
 _SPAN: Final = 1 << 49
 
 
 class Working(Forwarding):
     """The verbs of workers."""
+
+    _enough = (
+        _MOST  # settlements that one call carries out; fewer while what was claimed last has keys
+    )
 
     def register(self, worker: WorkerRef, info: WorkerInfo) -> None:
         """Enter the registry, or renew."""
@@ -65,6 +68,8 @@ class Working(Forwarding):
             part = replace(ask, n=min(ask.n - len(claims), _MOST))
             claimed = self._claim_some(worker, part, [])
             claims += claimed.claims
+        if claims:
+            self._enough = _KEYED if any(claim.key for claim in claims) else _MOST
         return replace(claimed, claims=tuple(claims), stale=tuple(stale))
 
     def settle(self, settlements: Sequence[Settlement]) -> tuple[str, ...]:
@@ -98,7 +103,7 @@ class Working(Forwarding):
             raise InvalidInput(
                 f"{len(settlements)} settlements in one call; send at most {MAX_BATCH}"
             )
-        parts = parted(settlements)
+        parts = parted(settlements, self._enough)
         if len(parts) == 1:
             return [settling(settlements)]
         calls = [settling(part, looked_at=True) for part in parts]
@@ -158,36 +163,29 @@ class Working(Forwarding):
 def _add_claims(claims: list[Claim], group: list[Any], call: str, now: int) -> None:
     topic, millis, names, records, counted, ready = group
     topic, lease = topic.decode(), millis / 1000
+    failed = lost = interrupted = 0
     for place, data in enumerate(records):
-        name = names[place].decode()
-        token = token_of(call, name)
-        if data[0] == 0 and not counted and not ready:
-            rank, enqueued = unpack_from(">dd", data, 5)
-            age = (now - enqueued) / 1000 if now > enqueued else 0.0
-            claims.append(
-                Claim(
-                    name, topic, token, data[_HEAD:], 1, 0, 0, 0, lease, age, 9 - int(rank // _SPAN)
-                )
-            )
-            continue
-        row = rows.read(data)
-        failed, lost, interrupted, _ = rows.counts(counted[place] if counted else b"")
-        since = float(ready[place] or row.enqueued) if ready else row.enqueued
+        name = names[place]
+        rank, since, ttl, key, member_of, record = rows.parts(data)
+        if counted:
+            failed, lost, interrupted, _ = rows.counts(counted[place])
+        if ready:
+            since = float(ready[place] or since)
         claims.append(
             Claim(
-                name,
+                name.decode(),
                 topic,
-                token,
-                row.record,
+                token_of(call, name),
+                record,
                 failed + lost + interrupted + 1,
                 failed,
                 lost,
                 interrupted,
                 lease,
-                max(0.0, (now - since) / 1000),
-                row.priority,
-                row.key,
-                row.result_ttl,
-                row.group,
+                (now - since) / 1000 if now > since else 0.0,
+                9 - int(rank // _SPAN),
+                key,
+                ttl,
+                member_of,
             )
         )

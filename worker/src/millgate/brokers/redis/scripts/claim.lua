@@ -189,6 +189,14 @@ local function count_keys(t, ids, recs)
   count_ahead(P .. 'kl:' .. t.n, keys)
 end
 
+-- A row that sets nothing but its own times, and has not expired: when it does, -1 for never; nil: it is another.
+local function light(rec)
+  if #rec < 43 then return nil end
+  local rank, _, expires, _, k, u, g = sunpack('>ddddHHH', rec, 6)
+  if k + u + g > 0 or not (rank >= 0 and rank < 10 * SPAN) or (expires >= 0 and expires <= NOW) then return nil end
+  return expires
+end
+
 local function serve(t, count)
   local popped = call('ZPOPMIN', t.q, count)
   local ids = {}
@@ -207,13 +215,17 @@ local function serve(t, count)
   local plain, other = this .. '\0' .. tail, this .. '\1' .. tail
   local gated = gate_of(t, 'k') ~= nil
   if gated then count_keys(t, ids, recs) end
-  local given = 0
+  local given, expiring = 0, {}
   for k = 1, #ids do
     local id, rec = ids[k], recs[k]
-    local value = plain
+    local value, flag, expires = plain, rec and rec:byte(1), nil
+    if flag == 1 and not gated and not (counted and counted[k]) then expires = light(rec) end
     if not rec then
       value = nil -- no message of ours
-    elseif gated or rec:byte(1) ~= 0 or #rec < 21 or (counted and counted[k]) then
+    elseif expires then
+      t.s = t.s + 1
+      if expires >= 0 then expiring[#expiring + 1] = id end
+    elseif gated or flag ~= 0 or #rec < 21 or (counted and counted[k]) then
       value = other
       local row = read(id, rec)
       if not row then
@@ -253,6 +265,7 @@ local function serve(t, count)
       skipped = true
     end
   end
+  if expiring[1] then spread('ZREM', P .. 'ex', expiring) end
   if given > 0 then
     call('ZADD', P .. 'leases', unpack(leases))
     alarm(until_)

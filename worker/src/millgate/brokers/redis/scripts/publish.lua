@@ -54,15 +54,18 @@ end
 if group then declared[group.callback[2]] = true end
 
 -- Everything is checked before anything is written.
-local of, sizes = {}, {}
-for name in pairs(declared) do
-  local tn = call('HGET', P .. 'tn', name)
-  local t = tn and topic(tonumber(tn))
-  of[name] = t
-  local c = t and t.c or munpack(call('HGET', P .. 'g', 'df'))
-  sizes[name] = c.size or 262144
-  if G.reject and not c.declared then
-    return redis.error_reply('MGUNDECLARED ' .. name)
+local of, sizes, called = {}, {}, {}
+for name in pairs(declared) do called[#called + 1] = name end
+for from = 1, #called, 500 do
+  local last = min(from + 499, #called)
+  for n, tn in ipairs(call('HMGET', P .. 'tn', unpack(called, from, last))) do
+    local name, t = called[from + n - 1], tn and topic(tonumber(tn))
+    of[name] = t
+    local c = t and t.c or munpack(defaults())
+    sizes[name] = c.size or 262144
+    if G.reject and not c.declared then
+      return redis.error_reply('MGUNDECLARED ' .. name)
+    end
   end
 end
 for k = 1, #ids do
@@ -146,7 +149,7 @@ for k = 1, #ids do
   if name then
     local t = of[name]
     if not t then
-      t = topic(number_of(name))
+      t = topic(number_of(name, true))
       of[name] = t
     end
     if runs[k] or t.rg or t.c.order == 'F' or t.c.expires then

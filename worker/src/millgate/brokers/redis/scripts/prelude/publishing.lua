@@ -164,7 +164,7 @@ end
 local function too_large(id, name, size)
   local tn = call('HGET', P .. 'tn', name)
   local t = tn and topic(tonumber(tn))
-  local most = (t and t.c or munpack(call('HGET', P .. 'g', 'df'))).size or 262144
+  local most = (t and t.c or munpack(defaults())).size or 262144
   if size > most then
     return redis.error_reply('MGSIZE ' .. id .. ': ' .. size .. " bytes, topic '" .. name .. "' takes " .. most)
   end

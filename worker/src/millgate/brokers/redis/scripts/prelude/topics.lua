@@ -16,13 +16,21 @@ local function topic(tn)
   return t
 end
 
+-- The policy of topics that nobody has declared, packed.
 --@seldom
-local function number_of(name)
-  local tn = call('HGET', P .. 'tn', name)
+local function defaults()
+  G.defaults = G.defaults or call('HGET', P .. 'g', 'df')
+  return G.defaults
+end
+
+-- The number of a topic, which is made when it is new; `absent` when somebody has looked already.
+--@seldom
+local function number_of(name, absent)
+  local tn = not absent and call('HGET', P .. 'tn', name)
   if tn then return tonumber(tn) end
   tn = call('HINCRBY', P .. 'g', 'tn', 1)
   call('HSET', P .. 'tn', name, tn)
-  call('HSET', P .. 't:' .. tn, 'c', call('HGET', P .. 'g', 'df'), 'nm', name)
+  call('HSET', P .. 't:' .. tn, 'c', defaults(), 'nm', name)
   G.topics, G.grown = (G.topics:match('^[^.]*')) .. '.' .. tn, true
   return tn
 end
