@@ -7,6 +7,7 @@ process. No URL is ever logged whole.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import shutil
 import tempfile
@@ -14,6 +15,8 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+from weakref import WeakValueDictionary
 
 from millgate.brokers import open_broker
 from millgate.brokers.base import Broker
@@ -25,9 +28,16 @@ Key = tuple[str, str]  # namespace and name of a TaskQueue
 Opener = Callable[[str, str, float], Broker]
 
 
-def open_queue(url: str, queue: str, deadline: float) -> Broker:
-    """The broker of a queue."""
-    return open_broker(url, queue=queue, deadline=deadline)
+class SharedConnections:
+    """Opens queues' brokers so that those on one server take turns on its connections, as far as the driver can."""
+
+    def __init__(self) -> None:
+        # gone with the last broker that uses it: what it is known by has the password in it
+        self._shared: WeakValueDictionary[Any, Any] = WeakValueDictionary()
+
+    def __call__(self, url: str, queue: str, deadline: float) -> Broker:
+        """The broker of a queue."""
+        return open_broker(url, queue=queue, deadline=deadline, shared=self._shared)
 
 
 @dataclass(slots=True)
@@ -41,8 +51,8 @@ class _Link:
 class Links:
     """Open brokers by queue. Safe from several threads."""
 
-    def __init__(self, deadline: float, opener: Opener = open_queue) -> None:
-        self._deadline, self._open = deadline, opener
+    def __init__(self, deadline: float, opener: Opener | None = None) -> None:
+        self._deadline, self._open = deadline, opener or SharedConnections()
         self._links: dict[Key, _Link] = {}
         self._places: dict[tuple[str, str], dict[Key, str]] = {}  # who is where, since when
         self._lock = threading.Lock()
@@ -82,9 +92,10 @@ class Links:
             link = self._links.pop(key, None)
             for others in self._places.values():
                 others.pop(key, None)
+            if link is not None:
+                self._forget(link.connection)
         if link is not None:
             _quietly_close(link.broker)
-        shutil.rmtree(self._place(key), ignore_errors=True)
 
     def close_all(self) -> None:
         """Close everything and remove the folder."""
@@ -97,20 +108,22 @@ class Links:
         return len(self._links)
 
     def _replace(self, key: Key, queue: str, connection: Connection) -> _Link:
-        folder = self._write(key, connection)
-        url = connection.url
-        for inside in (BROKER_DIR, KEY_DIR):
-            url = url.replace(inside + "/", f"{folder}/")
-        link = _Link(connection, queue, self._open(url, queue, self._deadline))
         with self._lock:
+            folder = self._write(connection)
+            url = connection.url
+            for inside in (BROKER_DIR, KEY_DIR):
+                url = url.replace(inside + "/", f"{folder}/")
+            link = _Link(connection, queue, self._open(url, queue, self._deadline))
             old = self._links.get(key)
             self._links[key] = link
+            if old is not None:
+                self._forget(old.connection)
         if old is not None:
             _quietly_close(old.broker)
         return link
 
-    def _write(self, key: Key, connection: Connection) -> Path:
-        folder = self._place(key)
+    def _write(self, connection: Connection) -> Path:
+        folder = self._place(connection)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for name, data in connection.files.items():
             path = folder / name
@@ -119,8 +132,17 @@ class Links:
                 file.write(data)
         return folder
 
-    def _place(self, key: Key) -> Path:
-        return self._folder / "_".join(key)
+    def _forget(self, connection: Connection) -> None:
+        """Remove files that no queue needs any more."""
+        if all(link.connection.files != connection.files for link in self._links.values()):
+            shutil.rmtree(self._place(connection), ignore_errors=True)
+
+    def _place(self, connection: Connection) -> Path:
+        """Where the files are: queues with equal ones have them in common, and so one URL for one server."""
+        digest = hashlib.sha256()
+        for name, data in sorted(connection.files.items()):
+            digest.update(f"{name} {len(data)} ".encode() + data)
+        return self._folder / digest.hexdigest()[:32]
 
 
 def _quietly_close(broker: Broker) -> None:

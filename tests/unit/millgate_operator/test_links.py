@@ -9,7 +9,7 @@ import pytest
 
 from millgate.brokers.memory import MemoryBroker
 from millgate.errors import BrokerUnavailable
-from millgate_operator.links import Links
+from millgate_operator.links import Links, SharedConnections
 from millgate_operator.observed import Connection
 
 KEY = ("shop", "orders")
@@ -84,6 +84,30 @@ def test_files_of_the_secret_are_private_and_where_the_url_says(
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
     links.close(KEY)
     assert not path.exists()
+
+
+def test_queues_with_equal_secrets_have_one_url_until_the_last_one_goes(
+    links: Links, opener: Opener
+) -> None:
+    other = ("shop", "mail")
+    for key in (KEY, other):
+        links.open(key, key[1], Connection(URL, {"ca.crt": b"certificate"}))
+    assert len(set(opener.urls)) == 1
+    path = Path(opener.urls[0].partition("sslrootcert=")[2])
+    links.close(KEY)
+    assert path.read_bytes() == b"certificate"
+    links.open(other, "mail", Connection(URL, {"ca.crt": b"rotated"}))
+    assert not path.exists()
+    assert Path(opener.urls[-1].partition("sslrootcert=")[2]).read_bytes() == b"rotated"
+
+
+def test_queues_on_one_server_share_its_connections() -> None:
+    open_one = SharedConnections()
+    url = "postgresql://u:p@db/x"
+    brokers = [open_one(url, queue, 3.0) for queue in ("one", "two")]
+    spares = {id(broker.pool._spares) for broker in brokers}  # type: ignore[attr-defined]
+    assert len(spares) == 1
+    assert open_one("memory://links", "one", 3.0).server().kind == "memory"
 
 
 def test_a_broker_that_does_not_answer_is_not_used_yet(links: Links, opener: Opener) -> None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from millgate.brokers.base import DEADLINE
 from millgate.errors import InvalidSettings
 
 if TYPE_CHECKING:
+    from collections.abc import MutableMapping
+
     from millgate.brokers.base import Broker
 
 #: URL scheme → module with `open(url, queue, deadline) -> Broker`, and the extra that brings its driver.
@@ -33,11 +35,19 @@ DEFAULT_QUEUE: Final = "millgate"
 _PASSWORD: Final = re.compile(r"((?:^|&)[^=&]*(?:password|secret|key)=)[^&]*", re.IGNORECASE)
 
 
-def open_broker(url: str, *, queue: str = DEFAULT_QUEUE, deadline: float = DEADLINE) -> Broker:
+def open_broker(
+    url: str,
+    *,
+    queue: str = DEFAULT_QUEUE,
+    deadline: float = DEADLINE,
+    shared: MutableMapping[Any, Any] | None = None,
+) -> Broker:
     """The broker behind `url`; nothing is connected before the first verb.
 
     `queue` separates queues that share a server: it names the schema, the key prefix or the prefix of queue names.
     `deadline` is the most seconds that one call may take. Raises InvalidSettings for a URL that names no broker.
+    `shared`: a mapping, such as a WeakValueDictionary, in which drivers that can put the connections of brokers that
+    have a server in common. For whoever looks at many queues, not for workers.
     """
     queue_name(queue)
     scheme = url.partition(":")[0].lower()
@@ -57,7 +67,12 @@ def open_broker(url: str, *, queue: str = DEFAULT_QUEUE, deadline: float = DEADL
         raise InvalidSettings(
             f"{scheme}:// needs a driver: pip install 'millgate[{extra}]'"
         ) from error
-    broker: Broker = module.open(url, queue, deadline)
+    open_shared = getattr(module, "open_shared", None)
+    broker: Broker = (
+        module.open(url, queue, deadline)
+        if shared is None or open_shared is None
+        else open_shared(url, queue, deadline, shared)
+    )
     return broker
 
 

@@ -37,7 +37,7 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
     clock: Clock
     until: float = float("inf")
     pooled: bool = False
-    prepared: set[bytes]  # statements of our own, by name
+    prepared: dict[bytes, bytes]  # statements of our own, and their names here
 
     @classmethod
     def _connect_gen(cls, conninfo: str = "") -> Any:
@@ -67,6 +67,56 @@ def _bounded(gen: Any, clock: Clock, until: float) -> Generator[Any, Any, Any]:
             return end.value
 
 
+class Spares:
+    """Connections that wait for the next call, of one pool or of several with the same server and login."""
+
+    def __init__(self) -> None:
+        self._kept: list[Connection] = []
+        self._lock = threading.Lock()
+        self._pid = os.getpid()
+        self._users = 0
+
+    def join(self) -> None:
+        """Another pool takes from here."""
+        with self._lock:
+            self._users += 1
+
+    def leave(self) -> None:
+        """A pool takes no more; with the last one the connections are closed."""
+        with self._lock:
+            self._users -= 1
+        if self._users == 0:
+            self.clear()
+
+    def take(self) -> Connection | None:
+        """One of them, for the caller alone."""
+        with self._lock:
+            self._own()
+            return self._kept.pop() if self._kept else None
+
+    def keep(self, connection: Connection) -> None:
+        """Keep it for the next call, or close it when there are enough."""
+        with self._lock:
+            if self._users > 0 and len(self._kept) < _SPARE and not connection.closed:
+                self._kept.append(connection)
+                return
+        connection.close()
+
+    def clear(self) -> None:
+        """Close all of them."""
+        with self._lock:
+            self._own()
+            kept, self._kept = self._kept, []
+        for connection in kept:
+            connection.close()
+
+    def _own(self) -> None:
+        """A forked child must not speak on its parent's connections, nor end them."""
+        if self._pid != os.getpid():
+            _orphans.extend(self._kept)
+            self._kept, self._pid = [], os.getpid()
+
+
 class Pool:
     """Connections to one target. Threads take one each, so no call waits behind another."""
 
@@ -75,10 +125,14 @@ class Pool:
         self.deadline = deadline
         self.clock = clock
         self.pooled = bool(target.pooler)  # known for sure after the first connection
-        self._spare: list[Connection] = []
-        self._lock = threading.Lock()
-        self._pid = os.getpid()
+        self._spares = Spares()
+        self._spares.join()
         self._closed = False
+
+    def share(self, spares: Spares) -> None:
+        """Take from those, in place of some of its own; before the first call."""
+        self._spares = spares
+        spares.join()
 
     def call(self, verb: Callable[[Connection, bool], T], deadline: float | None = None) -> T:
         """What `verb(connection, repeated)` answers, within the deadline.
@@ -128,24 +182,13 @@ class Pool:
 
     def close(self) -> None:
         """Close what is not in use; calls that are under way close theirs."""
-        with self._lock:
+        if not self._closed:
             self._closed = True
-            spare, self._spare = self._spare, []
-        if self._pid == os.getpid():
-            for connection in spare:
-                connection.close()
+            self._spares.leave()
 
     def _take(self, end: float) -> Connection:
-        with self._lock:
-            if (
-                self._pid != os.getpid()
-            ):  # a forked child must not speak on its parent's connections
-                _orphans.extend(self._spare)
-                self._spare, self._pid = [], os.getpid()
-            if self._spare and not self._closed:
-                return self._spare.pop()
         self.check_open()
-        return self.open(self._share(end))
+        return self._spares.take() or self.open(self._share(end))
 
     def _share(self, end: float) -> float:
         """Seconds for one step: half of what is left, so that there is time for another, unless that is too short."""
@@ -154,11 +197,10 @@ class Pool:
 
     def _keep(self, connection: Connection) -> None:
         connection.until = float("inf")
-        with self._lock:
-            if not self._closed and len(self._spare) < _SPARE and not connection.closed:
-                self._spare.append(connection)
-                return
-        connection.close()
+        if self._closed:
+            connection.close()
+        else:
+            self._spares.keep(connection)
 
     def _drop(self, connection: Connection | None) -> None:
         if connection is None:
@@ -168,10 +210,7 @@ class Pool:
             or connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE
         ):
             connection.close()
-            with self._lock:  # the others have probably died with it
-                spare, self._spare = self._spare, []
-            for other in spare:
-                other.close()
+            self._spares.clear()  # the others have probably died with it
         else:
             self._keep(connection)
 
@@ -203,7 +242,7 @@ class Pool:
             context=_ADAPTERS,
             **(keepalive | limits | settings | dict(self.target.extra)),
         )
-        connection.clock, connection.prepared = self.clock, set()
+        connection.clock, connection.prepared = self.clock, {}
         return connection
 
     def _check(self, connection: Connection, timeout: float) -> None:

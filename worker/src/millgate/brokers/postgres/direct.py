@@ -20,8 +20,7 @@ _ELEMENT: Final = 24  # bytes before the first element's own
 class Direct:
     """A statement of `count` parameters that answers one row."""
 
-    def __init__(self, name: str, statement: str, count: int) -> None:
-        self._name = name.encode()
+    def __init__(self, statement: str, count: int) -> None:
         self._statement = statement.encode()
         self._formats = [int(Format.BINARY)] * count
 
@@ -33,16 +32,17 @@ class Direct:
                 self._statement, values, None, self._formats, result_format=Format.BINARY
             )
         else:
-            self._prepare(connection)
-            server.send_query_prepared(self._name, values, self._formats, Format.BINARY)
+            name = connection.prepared.get(self._statement) or self._prepare(connection)
+            server.send_query_prepared(name, values, self._formats, Format.BINARY)
         result = _result(connection, ExecStatus.TUPLES_OK)
         return [result.get_value(0, column) for column in range(result.nfields)]
 
-    def _prepare(self, connection: Connection) -> None:
-        if self._name not in connection.prepared:
-            connection.pgconn.send_prepare(self._name, self._statement)
-            _result(connection, ExecStatus.COMMAND_OK)
-            connection.prepared.add(self._name)
+    def _prepare(self, connection: Connection) -> bytes:
+        name = b"millgate_%d" % len(connection.prepared)
+        connection.pgconn.send_prepare(name, self._statement)
+        _result(connection, ExecStatus.COMMAND_OK)
+        connection.prepared[self._statement] = name
+        return name
 
 
 def _result(connection: Connection, wanted: ExecStatus) -> PGresult:

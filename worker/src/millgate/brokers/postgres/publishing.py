@@ -30,7 +30,7 @@ class Publishing(Session):
         self._ensured: set[tuple[str, int]] = set()
         numbered = ", ".join(f"${number}" for number in range(1, drafts.PLAIN + 1))
         post = f'SELECT o_holder FROM "{target.schema}".post_{VERSION}({numbered})'  # noqa: S608 -- a checked name
-        self._direct = Direct("millgate_post", post, drafts.PLAIN)
+        self._direct = Direct(post, drafts.PLAIN)
 
     def publish(self, messages: Sequence[Message], group: Group | None = None) -> list[Receipt]:
         """Store messages, all or none, in order."""
