@@ -355,14 +355,14 @@ HOLDS: Final = (
     Hold("what is due, keyed", 125, partial(_tick, Sent({"delay": 0.5}, _key, _BY_KEY)), 0.6),
     Hold(
         "what is due, of one key",
-        100,
+        125,
         partial(_tick, Sent({"delay": 0.5, "key": "k"}, policy=_BY_KEY)),
         0.6,
     ),
     Hold("what has expired", 100, partial(_tick, Sent({"expires_in": 0.5})), 0.6),
     Hold(
         "leases that lapsed",
-        50,
+        60,
         partial(
             _tick, Sent(own=_key, policy=TopicPolicy("held", lease=1.0, key_limit=1)), claimed=True
         ),
