@@ -21,6 +21,8 @@ ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+#: A command that stands alone, indented; it may be continued on the next line.
+INDENTED = re.compile(r"^ {4}((?:make|millgate|kubectl|helm) [^\n]+)$", re.MULTILINE)
 INLINE = re.compile(r"`((?:make|millgate|kubectl|helm) [^`\n]+)`")
 
 
@@ -31,14 +33,15 @@ def blocks(page: Path, language: str) -> list[str]:
 
 
 def commands(page: Path) -> list[list[str]]:
-    """Every command of the console blocks and of the running text, in words, without prompt, comment and pipe."""
+    """Every command of the blocks and of the running text, in words, without prompt and comment."""
     lines = [
         line.removeprefix("$ ")
         for block in blocks(page, "console")
         for line in block.splitlines()
         if line.startswith("$ ")
     ]
-    lines += INLINE.findall(page.read_text(encoding="utf-8"))
+    text = page.read_text(encoding="utf-8")
+    lines += INDENTED.findall(FENCE.sub("", text)) + INLINE.findall(text)
     return [shlex.split(line, comments=True) for line in lines]
 
 
@@ -104,6 +107,19 @@ def test_every_make_target_that_a_page_names_exists() -> None:
     named = {(page, words[1]) for page, words in documented("make")}
     assert len(named) > 3
     assert {(page, name) for page, name in named if name not in targets} == set()
+
+
+def test_commands_are_found_wherever_they_stand() -> None:
+    worker = ROOT / "docs/guides/worker.md"
+    assert any("--hard-max-rss" in words for words in commands(worker))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_chart_or_folder_that_helm_or_kubectl_is_given_exists(page: Path) -> None:
+    for words in commands(page):
+        for word in words if words[0] in ("helm", "kubectl") else ():
+            if re.match(r"(?:examples|charts|crds)/", word):
+                assert (ROOT / word).exists(), word
 
 
 @pytest.mark.parametrize(
