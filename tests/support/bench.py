@@ -140,7 +140,11 @@ class MemoryWorker(WorkerProcess):
     def __init__(self, folder: Path) -> None:
         self._path = folder / "door"
         super().__init__(folder, {}, name="worker-0")
-        self.door = Door(self._path)
+        try:
+            self.door = Door(self._path)
+        except BaseException:
+            self.end()
+            raise
 
     def _program(self) -> list[str]:
         return ["support.memory_worker", str(self._path)]
