@@ -80,9 +80,11 @@ def workers_available(seen: Seen) -> Condition | None:
     if view.desired == 0:
         return yes("WorkersAvailable", "ScaledToZero", "no pods, as there is nothing to do")
     if view.ready > 0:
-        return yes(
-            "WorkersAvailable", "MinimumAvailable", f"{view.ready} of {view.desired} are ready"
-        )
+        words = f"{view.ready} of {view.desired} are ready"
+        rest = _why_none(view)
+        if view.ready < view.desired and rest.bad:  # such as a quota that is used up
+            words = f"{words}; the others are not: {rest.message}"
+        return yes("WorkersAvailable", "MinimumAvailable", words)
     return _why_none(view)
 
 

@@ -127,6 +127,28 @@ def test_a_suspended_queue_is_not_ready_and_that_is_no_warning() -> None:
     assert not queue_conditions(what)[0].bad
 
 
+@pytest.mark.parametrize(
+    ("ready", "stuck", "wanted"),
+    [
+        (
+            1,
+            "exceeded quota: compute",
+            "1 of 2 are ready; the others are not: exceeded quota: compute",
+        ),
+        (1, "", "1 of 2 are ready"),
+        (2, "", "2 of 2 are ready"),
+    ],
+)
+def test_what_keeps_some_of_the_pods_away_is_told_beside_those_that_work(
+    ready: int, stuck: str, wanted: str
+) -> None:
+    pool = replace(READY_POOL, replicas=ready, ready=ready, stuck=stuck)
+    [answer] = [
+        one for one in queue_conditions(seen(workers=pool)) if one.type == "WorkersAvailable"
+    ]
+    assert (answer.status, answer.reason, answer.message) == (True, "MinimumAvailable", wanted)
+
+
 def test_an_unschedulable_pod_is_told_in_the_schedulers_words() -> None:
     pod = PodView("p0", unschedulable_since=900.0, detail="0/3 nodes are available")
     view = WorkersView(desired=1, replicas=1, updated=1, generation_seen=True, pods=(pod,))
