@@ -41,7 +41,7 @@ ENTRIES: Final = (
     *("fence", "fire", "fired", "fleet", "forward", "forwards", "group", "locks", "oldest"),
     *("pause", "peek", "post", "progress", "publish", "purge", "purge_dead", "register"),
     *("release_lock", "renew", "replay", "requeue", "schedules", "send", "settle"),
-    *("states", "stats", "tick", "unawait", "unfence", "unregister", "upkeep"),
+    *("states", "stats", "tend", "tick", "unawait", "unfence", "unregister", "upkeep"),
 )
 
 

@@ -133,8 +133,7 @@ class Working(Forwarding):
     def tick(self) -> None:
         """What somebody has to do now and then: time's work, adding up counters, forgetting what is over."""
         self._ticked = self._kept_up = self.clock.monotonic()
-        [(_, _, forward, _, _)] = self.rows("tick", None, None)
-        if forward:
+        if self.value("tend"):
             self.forward()
 
     def asleep(self) -> int | None:

@@ -1,6 +1,10 @@
 -- What one queue stores. A message's row (msg) never changes while it waits and runs; what moves between ready, parked,
 -- delayed, lease and dead is a small row that carries its counts. `seq` is the order of publication and names a message
 -- in here for life, so that ready and msg are found from each other without an index on ids.
+--
+-- Functions find the rows of what is at hand by `x BETWEEN y AND y` instead of `x = y`. Connections keep their plans, and
+-- one that was made while a table was empty would read it whole when it is full: an equality lets the planner turn the join
+-- round and walk the table's index from end to end, a range does not.
 
 CREATE TABLE meta (version int NOT NULL);
 

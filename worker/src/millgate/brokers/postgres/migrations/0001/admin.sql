@@ -35,7 +35,7 @@ BEGIN
     RAISE EXCEPTION 'a message is being moved; try again' USING ERRCODE = '40001';
   END IF;
   IF cardinality(v_ended) > 0 THEN
-    v_removed := array(SELECT m.id FROM unnest(v_ended) e JOIN msg m ON m.seq = e.seq);
+    v_removed := array(SELECT m.id FROM unnest(v_ended) e JOIN msg m ON m.seq BETWEEN e.seq AND e.seq);
     PERFORM finish_1(v_ended, 3::smallint, v_now);
   END IF;
   RETURN array(SELECT CASE WHEN i.id = ANY (v_removed) AND array_position(p_ids, i.id) = i.n THEN 'removed' WHEN i.id = ANY (v_signals) THEN 'signalled'

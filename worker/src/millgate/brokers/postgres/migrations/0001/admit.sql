@@ -6,9 +6,10 @@ BEGIN
   PERFORM keys_1(array_agg(w.topic), array_agg(w.adm)) FROM unnest(p_rows) w;
   WITH x AS MATERIALIZED (
     SELECT w.*, row_number() OVER (PARTITION BY w.topic, w.adm ORDER BY w.prio DESC, w.seq) <= t.adm_lim - k.n AS free
-      FROM unnest(p_rows) w JOIN topic t ON t.id = w.topic JOIN keystate k ON k.topic = w.topic AND k.adm = w.adm),
+      FROM unnest(p_rows) w JOIN topic t ON t.id = w.topic JOIN keystate k
+        ON (k.topic, k.adm) BETWEEN (w.topic, w.adm) AND (w.topic, w.adm)),
   u AS (UPDATE keystate s SET n = s.n + c.n
-    FROM (SELECT topic, adm, count(*)::int AS n FROM x WHERE free GROUP BY topic, adm) c WHERE s.topic = c.topic AND s.adm = c.adm),
+    FROM (SELECT topic, adm, count(*)::int AS n FROM x WHERE free GROUP BY topic, adm) c WHERE (s.topic, s.adm) BETWEEN (c.topic, c.adm) AND (c.topic, c.adm)),
   r AS (INSERT INTO ready SELECT (topic << 4) | (9 - prio), seq, since, failures, losses, interruptions, adm, failure, progress
     FROM x WHERE free),
   p AS (INSERT INTO parked SELECT topic, adm, 9 - prio, seq, since, failures, losses, interruptions, failure, progress

@@ -88,7 +88,7 @@ BEGIN
     RETURN QUERY SELECT m.seq, m.id, m.topic, m.prio, m.key, m.ttl, m.grp, m.record, l.failures, l.losses, l.interruptions,
         greatest(0, date_part('epoch', v_now - l.since))::float8, x.lease, NULL::smallint, NULL::bigint, NULL::bigint, NULL::float8,
         NULL::bigint[], NULL::int[], NULL::float8[], NULL::boolean, NULL::float8, NULL::boolean
-      FROM lease l JOIN msg m ON m.seq = l.seq JOIN topic x ON x.id = l.topic
+      FROM lease l JOIN msg m ON m.seq BETWEEN l.seq AND l.seq JOIN topic x ON x.id = l.topic
      WHERE l.worker = w.id AND l.token = p_call AND l.until > v_now ORDER BY l.seq;
     GET DIAGNOSTICS v_got = ROW_COUNT;
     v_next := CASE WHEN v_got > 0 THEN 0 END;
@@ -203,7 +203,7 @@ BEGIN
                 RETURNING x.*),
               d AS MATERIALIZED (
                 SELECT r.*, m.id, m.key, m.ttl, m.grp, m.record, m.ukey IS NULL AND octet_length(m.record) <= 1024 AS light
-                  FROM r JOIN msg m ON m.seq = r.seq),
+                  FROM r JOIN msg m ON m.seq BETWEEN r.seq AND r.seq),
               l AS (INSERT INTO lease SELECT d.seq, p_call, c.topic, (9 - (c.lane & 15))::smallint, w.id, v_lease_end, d.since,
                   d.failures, d.losses, d.interruptions, c.counted, false, d.adm, d.failure, d.progress, d.light FROM d),
               x AS (UPDATE msg u SET expires = NULL FROM d WHERE v_expiring AND u.seq = d.seq AND u.expires IS NOT NULL),

@@ -75,7 +75,7 @@ BEGIN
   c AS (INSERT INTO delta (topic, ready, parked) SELECT p_topic, -count(*) FILTER (WHERE place = 1), -count(*) FILTER (WHERE place = 2)
     FROM a HAVING count(*) > 0)
   SELECT array_agg(ROW (a.seq, p_topic, a.prio, CASE WHEN t.fifo THEN '' WHEN t.adm_lim IS NOT NULL THEN m.key END, a.since, a.failures,
-    a.losses, a.interruptions, a.failure, a.progress)::work ORDER BY a.prio DESC, a.seq) INTO v_rows FROM a JOIN msg m ON m.seq = a.seq;
+    a.losses, a.interruptions, a.failure, a.progress)::work ORDER BY a.prio DESC, a.seq) INTO v_rows FROM a JOIN msg m ON m.seq BETWEEN a.seq AND a.seq;
   DELETE FROM keystate WHERE topic = p_topic;
   UPDATE lease l SET adm = CASE WHEN t.fifo THEN '' WHEN t.adm_lim IS NOT NULL THEN m.key END
     FROM msg m WHERE l.topic = p_topic AND m.seq = l.seq;

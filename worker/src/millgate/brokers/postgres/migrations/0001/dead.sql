@@ -29,7 +29,7 @@ BEGIN
         UNION ALL
         SELECT * FROM (SELECT * FROM dead x WHERE p_topic IS NOT NULL AND x.topic = v_topic AND x.no < v_after
           ORDER BY x.topic DESC, x.no DESC LIMIT p_limit) b) d
-      JOIN msg m ON m.seq = d.seq JOIN topic t ON t.id = d.topic ORDER BY d.no DESC;
+      JOIN msg m ON m.seq BETWEEN d.seq AND d.seq JOIN topic t ON t.id = d.topic ORDER BY d.no DESC;
 END $$;
 
 -- Let dead letters wait again under their ids, counts at zero, in a new place of the order; answers those that were there.
@@ -45,7 +45,7 @@ BEGIN
   v_now := clock_timestamp();
   PERFORM 1 FROM dead x JOIN msg m ON m.seq = x.seq WHERE m.id = ANY (p_ids) ORDER BY x.seq FOR UPDATE OF x;
   PERFORM 1 FROM uniq u WHERE u.ukey IN (SELECT m.ukey FROM msg m WHERE m.id = ANY (p_ids)) ORDER BY u.ukey FOR UPDATE;
-  FOR d IN SELECT m.* FROM unnest(p_ids) WITH ORDINALITY i(id, n) JOIN msg m ON m.id = i.id ORDER BY i.n LOOP
+  FOR d IN SELECT m.* FROM unnest(p_ids) WITH ORDINALITY i(id, n) JOIN msg m ON m.id BETWEEN i.id AND i.id ORDER BY i.n LOOP
     DELETE FROM dead WHERE seq = d.seq;
     CONTINUE WHEN NOT FOUND;
     INSERT INTO delta (topic, dead, enq) VALUES (d.topic, -1, 1);
@@ -88,7 +88,7 @@ CREATE FUNCTION purge_dead_1(p_topic text, p_ids text[], p_most int) RETURNS int
 BEGIN
   PERFORM pg_advisory_xact_lock_shared(gate_1(1));
   RETURN bury_1(array(
-    SELECT d.seq FROM dead d JOIN msg m ON m.seq = d.seq
+    SELECT d.seq FROM dead d JOIN msg m ON m.seq BETWEEN d.seq AND d.seq
      WHERE (p_topic IS NULL OR d.topic = (SELECT id FROM topic WHERE name = p_topic)) AND (p_ids IS NULL OR m.id = ANY (p_ids))
      ORDER BY d.no LIMIT p_most));
 END $$;
@@ -99,7 +99,7 @@ CREATE FUNCTION forwards_1(
   OUT o_prio smallint, OUT o_key text, OUT o_ttl float8, OUT o_record bytea, OUT o_target text
 ) RETURNS SETOF record LANGUAGE sql AS $$
   SELECT d.seq, m.id, t.name, d.reason, d.attempt, d.failure, m.prio, m.key, m.ttl, m.record, t.dead_topic
-    FROM dead d JOIN msg m ON m.seq = d.seq JOIN topic t ON t.id = d.topic WHERE d.forward ORDER BY d.seq LIMIT p_most
+    FROM dead d JOIN msg m ON m.seq BETWEEN d.seq AND d.seq JOIN topic t ON t.id = d.topic WHERE d.forward ORDER BY d.seq LIMIT p_most
 $$;
 
 -- Carry one over: the copy is published and the dead letter forgotten in one step. Without a copy (nobody can read the

@@ -11,7 +11,7 @@ BEGIN
   WITH e AS MATERIALIZED (
     SELECT r.*, m.id, m.ukey, m.call, greatest(60, coalesce(r.ttl, m.ttl, t.result_ttl)) AS keep,
         t.dead AS fate, p_state = 2 AND t.dead <> 1 AS kept
-      FROM unnest(p_rows) r JOIN msg m ON m.seq = r.seq JOIN topic t ON t.id = r.topic),
+      FROM unnest(p_rows) r JOIN msg m ON m.seq BETWEEN r.seq AND r.seq JOIN topic t ON t.id = r.topic),
   f AS (
     INSERT INTO final (id, state, topic, until, shown, call, attempt, reason, failure, progress)
       SELECT id, p_state, topic, p_now + keep * interval '1 s', p_now + keep * interval '1 s', call, attempt,
@@ -23,8 +23,8 @@ BEGIN
     INSERT INTO dead (seq, topic, died, reason, attempt, failures, losses, interruptions, worker, forward, failure, progress)
       SELECT seq, topic, p_now, reason, attempt, failures, losses, interruptions, coalesce(worker, ''), fate = 2, failure,
           progress FROM e WHERE kept),
-  g AS (DELETE FROM msg USING e WHERE msg.seq = e.seq AND NOT e.kept),
-  u AS (DELETE FROM uniq USING e WHERE uniq.ukey = e.ukey AND uniq.id = e.id AND uniq.until IS NULL),
+  g AS (DELETE FROM msg USING e WHERE msg.seq BETWEEN e.seq AND e.seq AND NOT e.kept),
+  u AS (DELETE FROM uniq USING e WHERE uniq.ukey BETWEEN e.ukey AND e.ukey AND uniq.id = e.id AND uniq.until IS NULL),
   c AS (INSERT INTO delta (topic, dead, failed) SELECT topic, count(*) FILTER (WHERE kept), count(*) FROM e GROUP BY topic)
   SELECT array_agg(id), array_agg(DISTINCT topic) FILTER (WHERE kept) INTO v_ids, v_topics FROM e;
   PERFORM release_1(array_agg(r.topic), array_agg(r.adm), p_now) FROM unnest(p_rows) r WHERE r.adm IS NOT NULL;
@@ -61,7 +61,7 @@ DECLARE
   v_ids text[];
 BEGIN
   WITH d AS (DELETE FROM dead WHERE seq = ANY (p_seqs) RETURNING seq, topic),
-  m AS (DELETE FROM msg USING d WHERE msg.seq = d.seq RETURNING msg.id),
+  m AS (DELETE FROM msg USING d WHERE msg.seq BETWEEN d.seq AND d.seq RETURNING msg.id),
   c AS (INSERT INTO delta (topic, dead) SELECT topic, -count(*) FROM d GROUP BY topic)
   SELECT count(*)::int, array_agg(id) INTO v_count, v_ids FROM m;
   IF v_count > 0 AND EXISTS (SELECT 1 FROM grp) THEN  -- a callback that nobody can replay any more: its group is over

@@ -20,14 +20,14 @@ BEGIN
   INSERT INTO watch (id, grp, member, place) SELECT w.id, p_group, w.member, w.place
     FROM unnest(p_ids, p_members, p_places) w(id, member, place) ON CONFLICT DO NOTHING;
   PERFORM note_1(p_group, w.member, f.state = 1)
-    FROM watch w JOIN final f ON f.id = w.member AND f.until > p_now
+    FROM watch w JOIN final f ON f.id BETWEEN w.member AND w.member AND f.until > p_now
    WHERE w.grp = p_group AND w.id = w.member AND NOT EXISTS (SELECT 1 FROM msg m WHERE m.id = w.member
      AND NOT EXISTS (SELECT 1 FROM dead d WHERE d.seq = m.seq));
   PERFORM note_1(p_group, w.member, true)
-    FROM watch w JOIN msg m ON m.id = w.member
+    FROM watch w JOIN msg m ON m.id BETWEEN w.member AND w.member
    WHERE w.grp = p_group AND w.id = w.member AND w.state = 0 AND ended_1(m.seq, m.topic, m.prio);
   PERFORM note_1(p_group, w.member, false)
-    FROM watch w JOIN msg m ON m.id = w.member JOIN dead d ON d.seq = m.seq
+    FROM watch w JOIN msg m ON m.id BETWEEN w.member AND w.member JOIN dead d ON d.seq BETWEEN m.seq AND m.seq
    WHERE w.grp = p_group AND w.id = w.member AND w.state = 0;
   PERFORM complete_1(p_group, p_now);
 END $$;

@@ -112,15 +112,15 @@ BEGIN
               WHERE r.lane = (t.id << 4) | (9 - p.prio) ORDER BY r.lane, r.seq LIMIT p_limit) x
           UNION ALL
           SELECT r.seq, r.failures + r.losses + r.interruptions, r.rank FROM parked r WHERE r.topic = t.id) a
-        ORDER BY a.rank, a.seq LIMIT p_limit) y JOIN msg m ON m.seq = y.seq ORDER BY y.rank, y.seq;
+        ORDER BY a.rank, a.seq LIMIT p_limit) y JOIN msg m ON m.seq BETWEEN y.seq AND y.seq ORDER BY y.rank, y.seq;
   ELSIF p_place = 2 THEN
     RETURN QUERY SELECT m.id, m.prio, m.key, m.ukey, m.ttl, m.grp, m.record, (d.failures + d.losses + d.interruptions)::int,
         greatest(0, date_part('epoch', d.due - v_now))::float8, ''
-      FROM delayed d JOIN msg m ON m.seq = d.seq WHERE d.topic = t.id ORDER BY d.due, m.prio DESC, d.seq LIMIT p_limit;
+      FROM delayed d JOIN msg m ON m.seq BETWEEN d.seq AND d.seq WHERE d.topic = t.id ORDER BY d.due, m.prio DESC, d.seq LIMIT p_limit;
   ELSE
     RETURN QUERY SELECT m.id, m.prio, m.key, m.ukey, m.ttl, m.grp, m.record, (l.failures + l.losses + l.interruptions + 1)::int,
         NULL::float8, coalesce(w.name, '')
-      FROM lease l JOIN msg m ON m.seq = l.seq LEFT JOIN worker w ON w.id = l.worker
+      FROM lease l JOIN msg m ON m.seq BETWEEN l.seq AND l.seq LEFT JOIN worker w ON w.id = l.worker
      WHERE l.topic = t.id ORDER BY l.prio DESC, l.seq LIMIT p_limit;
   END IF;
 END $$;

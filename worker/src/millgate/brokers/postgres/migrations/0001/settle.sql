@@ -65,11 +65,11 @@ DECLARE
   v_ids text[];
 BEGIN
   WITH u AS MATERIALIZED (SELECT * FROM unnest(p_seq, p_tok, p_body, p_ttl) u(seq, tok, body, ttl)),
-  s AS (DELETE FROM lease l USING u WHERE l.seq = u.seq AND l.token = u.tok AND l.until > p_now
+  s AS (DELETE FROM lease l USING u WHERE l.seq BETWEEN u.seq AND u.seq AND l.token = u.tok AND l.until > p_now
     RETURNING l.seq, l.topic, l.counted, l.adm, l.failures + l.losses + l.interruptions + 1 AS attempt, l.progress, u.body, u.ttl,
       l.light AND u.body IS NULL AS light),
   e AS (INSERT INTO ended SELECT p_now + interval '60 s', array_agg(s.seq) FROM s WHERE s.light HAVING count(*) > 0),
-  m AS (DELETE FROM msg USING s WHERE msg.seq = s.seq AND NOT s.light
+  m AS (DELETE FROM msg USING s WHERE msg.seq BETWEEN s.seq AND s.seq AND NOT s.light
     RETURNING msg.id, msg.ukey, msg.ttl AS own, msg.call, s.topic, s.attempt, s.progress, s.body, s.ttl),
   f AS (
     INSERT INTO final (id, state, topic, until, shown, call, attempt, body, progress)
@@ -90,7 +90,7 @@ BEGIN
   o_done := v.done;
   o_topics := v.topics;
   IF v.ukeys IS NOT NULL THEN
-    DELETE FROM uniq USING unnest(v.ukeys, v.uids) x(ukey, id) WHERE uniq.ukey = x.ukey AND uniq.id = x.id AND uniq.until IS NULL;
+    DELETE FROM uniq USING unnest(v.ukeys, v.uids) x(ukey, id) WHERE uniq.ukey BETWEEN x.ukey AND x.ukey AND uniq.id = x.id AND uniq.until IS NULL;
   END IF;
   IF v.adms IS NOT NULL THEN
     PERFORM release_1(v.atopics, v.adms, p_now);
@@ -119,7 +119,7 @@ BEGIN
   WITH u AS MATERIALIZED (
     SELECT * FROM unnest(p_seq, p_tok, p_kind, p_delay, p_charge, p_failure, p_reason)
       u(seq, tok, kind, delay, charge, failure, reason)),
-  s AS (DELETE FROM lease l USING u WHERE l.seq = u.seq AND l.token = u.tok AND l.until > p_now
+  s AS (DELETE FROM lease l USING u WHERE l.seq BETWEEN u.seq AND u.seq AND l.token = u.tok AND l.until > p_now
     RETURNING l.seq, l.topic, l.prio, l.counted, l.adm, l.progress, l.worker, l.since, u.delay, u.reason,
       CASE WHEN l.cancelled THEN 3 ELSE u.kind END AS kind,
       coalesce(u.failure, l.failure) AS failure, l.failures + l.losses + l.interruptions + 1 AS attempt,

@@ -71,7 +71,7 @@ BEGIN
     SELECT o_at || array_agg(d.n::int), o_holder || array_agg(d.id) INTO o_at, o_holder
       FROM unnest(p_drafts) WITH ORDINALITY
         d(id, topic, prio, record, key, delay, at, expires_in, expires_at, ukey, ufor, ttl, grp, n)
-      JOIN msg m ON m.id = d.id WHERE NOT d.n = ANY (v_skip) AND m.call <> p_call;
+      JOIN msg m ON m.id BETWEEN d.id AND d.id WHERE NOT d.n = ANY (v_skip) AND m.call <> p_call;
   END IF;
   IF EXISTS (SELECT 1 FROM unnest(p_drafts) d WHERE d.prio <> 5) THEN
     PERFORM prios_1(array(SELECT d.topic FROM unnest(p_drafts) d), array(SELECT d.prio FROM unnest(p_drafts) d));

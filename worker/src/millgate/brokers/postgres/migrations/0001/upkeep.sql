@@ -36,7 +36,7 @@ BEGIN
     PERFORM 1 FROM keystate k JOIN (
         SELECT DISTINCT m.topic, CASE WHEN t.fifo THEN '' ELSE m.key END AS adm FROM msg m JOIN topic t ON t.id = m.topic
          WHERE m.seq = ANY (p_seqs) AND (t.fifo OR t.adm_lim IS NOT NULL AND m.key IS NOT NULL)) x
-      ON k.topic = x.topic AND k.adm = x.adm ORDER BY k.topic, k.adm FOR UPDATE OF k;
+      ON (k.topic, k.adm) BETWEEN (x.topic, x.adm) AND (x.topic, x.adm) ORDER BY x.topic, x.adm FOR UPDATE OF k;
   END IF;
 END $$;
 
@@ -59,11 +59,13 @@ DECLARE
 BEGIN
   WITH m AS MATERIALIZED (SELECT seq, topic, prio FROM msg WHERE seq = ANY (p_seqs)),
   r AS (DELETE FROM ready x WHERE x.ctid = ANY (array(SELECT y.ctid FROM m JOIN ready y
-      ON y.lane = (m.topic << 4) | (9 - m.prio) AND y.seq = m.seq FOR UPDATE OF y SKIP LOCKED))
+      ON (y.lane, y.seq) BETWEEN ((m.topic << 4) | (9 - m.prio), m.seq) AND ((m.topic << 4) | (9 - m.prio), m.seq) FOR UPDATE OF y SKIP LOCKED))
     RETURNING x.seq, x.lane >> 4 AS topic, x.adm, x.failures, x.losses, x.interruptions, x.failure, x.progress),
-  p AS (DELETE FROM parked x WHERE x.ctid = ANY (array(SELECT y.ctid FROM m JOIN parked y ON y.seq = m.seq FOR UPDATE OF y SKIP LOCKED))
+  p AS (DELETE FROM parked x WHERE x.ctid = ANY (array(SELECT y.ctid FROM m JOIN parked y ON y.seq BETWEEN m.seq AND m.seq
+      FOR UPDATE OF y SKIP LOCKED))
     RETURNING x.seq, x.topic, NULL::text AS adm, x.failures, x.losses, x.interruptions, x.failure, x.progress),
-  d AS (DELETE FROM delayed x WHERE x.ctid = ANY (array(SELECT y.ctid FROM m JOIN delayed y ON y.seq = m.seq FOR UPDATE OF y SKIP LOCKED))
+  d AS (DELETE FROM delayed x WHERE x.ctid = ANY (array(SELECT y.ctid FROM m JOIN delayed y ON y.seq BETWEEN m.seq AND m.seq
+      FOR UPDATE OF y SKIP LOCKED))
     RETURNING x.seq, x.topic, x.adm, x.failures, x.losses, x.interruptions, x.failure, x.progress),
   a AS (SELECT *, 1 AS place FROM r UNION ALL SELECT *, 2 FROM p UNION ALL SELECT *, 3 FROM d),
   c AS (INSERT INTO delta (topic, ready, parked, delayed) SELECT topic, -count(*) FILTER (WHERE place = 1),
@@ -90,14 +92,14 @@ BEGIN
         AND NOT EXISTS (SELECT 1 FROM keystate k WHERE k.topic = y.topic AND k.adm = y.gate) ON CONFLICT DO NOTHING;
     SELECT array_agg(l.topic), array_agg(l.adm) INTO v_topics, v_adms FROM (
       SELECT k.topic, k.adm FROM (SELECT DISTINCT y.topic, y.gate FROM due_1(p_now, p_most) y WHERE y.gate IS NOT NULL) y
-        JOIN keystate k ON k.topic = y.topic AND k.adm = y.gate FOR UPDATE OF k SKIP LOCKED) l;
+        JOIN keystate k ON (k.topic, k.adm) BETWEEN (y.topic, y.gate) AND (y.topic, y.gate) FOR UPDATE OF k SKIP LOCKED) l;
   END IF;
   WITH y AS MATERIALIZED (
     SELECT * FROM due_1(p_now, p_most) y WHERE y.gate IS NULL OR y.held
       OR EXISTS (SELECT 1 FROM unnest(v_topics, v_adms) l(topic, adm) WHERE l.topic = y.topic AND l.adm = y.gate)),
   d AS MATERIALIZED (
     DELETE FROM delayed WHERE ctid = ANY (array(
-      SELECT x.ctid FROM y JOIN delayed x ON x.seq = y.seq FOR UPDATE OF x SKIP LOCKED)) RETURNING *),
+      SELECT x.ctid FROM y JOIN delayed x ON x.seq BETWEEN y.seq AND y.seq FOR UPDATE OF x SKIP LOCKED)) RETURNING *),
   g AS MATERIALIZED (SELECT d.*, y.gate, y.held FROM d JOIN y ON y.seq = d.seq),
   r AS (INSERT INTO ready SELECT (topic << 4) | (9 - prio), seq, due, failures, losses, interruptions, gate, failure, progress
     FROM g WHERE held OR gate IS NULL),
@@ -172,11 +174,9 @@ BEGIN
   END IF;
 END $$;
 
--- Once a second by every client: upkeep, sum up counters, forget what is over. Answers whether anything may be claimable
--- for these topics, the seconds until time alone changes that, and whether word was left that this listener sleeps.
-CREATE FUNCTION tick_1(p_listener bigint, p_topics int[], OUT o_claimable boolean, OUT o_next float8, OUT o_forward boolean, OUT o_topics bigint,
-  OUT o_left boolean)
-LANGUAGE plpgsql AS $$
+-- Once a second by every client: upkeep, sum up counters, forget what is over. Answers whether a dead letter is on its way
+-- elsewhere.
+CREATE FUNCTION tend_1() RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
   v_now timestamptz;
 BEGIN
@@ -186,6 +186,20 @@ BEGIN
     PERFORM fold_1();
     PERFORM prune_1(v_now);
   END IF;
+  RETURN EXISTS (SELECT 1 FROM dead WHERE forward);
+END $$;
+
+-- The same by a client that has nothing to do: it is told whether anything may be claimable for these topics, the seconds
+-- until time alone changes that, and whether word was left that this listener sleeps. (Looking passes over all that is dead
+-- before the first live row, which is much while an old transaction is open; who claims knows better where to look.)
+CREATE FUNCTION tick_1(p_listener bigint, p_topics int[], OUT o_claimable boolean, OUT o_next float8, OUT o_forward boolean, OUT o_topics bigint,
+  OUT o_left boolean)
+LANGUAGE plpgsql AS $$
+DECLARE
+  v_now timestamptz;
+BEGIN
+  o_forward := tend_1();
+  v_now := clock_timestamp();
   -- Word is left anew only when it is old: a publisher passes over a word that is being written at that moment. Who left it
   -- looks again a little later, when those who could not see it have committed.
   o_left := p_listener IS NOT NULL AND NOT EXISTS (SELECT 1 FROM idle
@@ -195,7 +209,6 @@ BEGIN
       ON CONFLICT (listener) DO UPDATE SET topics = excluded.topics, at = excluded.at;
   END IF;
   SELECT * INTO o_claimable, o_next FROM look_1(p_topics, v_now);
-  o_forward := EXISTS (SELECT 1 FROM dead WHERE forward);
   o_topics := (SELECT topics FROM queue);
 END $$;
 

@@ -69,7 +69,7 @@ BEGIN
   IF p_seq IS NOT NULL THEN
     WITH u AS MATERIALIZED (SELECT u.seq, u.tok FROM unnest(p_seq, p_tok) u(seq, tok) ORDER BY u.seq),
     x AS (UPDATE lease l SET until = v_now + t.lease * interval '1 s' FROM u, topic t
-      WHERE l.seq = u.seq AND l.token = u.tok AND l.until > v_now AND t.id = l.topic RETURNING l.seq, l.cancelled)
+      WHERE l.seq BETWEEN u.seq AND u.seq AND l.token = u.tok AND l.until > v_now AND t.id = l.topic RETURNING l.seq, l.cancelled)
     SELECT array_agg(x.seq), array_agg(x.seq) FILTER (WHERE x.cancelled) INTO o_held, o_cancelled FROM x;
   END IF;
   o_revision := (SELECT revision FROM queue);
