@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ def add(subparsers: Any) -> None:
         metavar="-- CMD …",
         help="a command in place of SCRIPT, or SCRIPT's arguments; it finds the broker in MILLGATE_BROKER",
     )
-    parser.set_defaults(run=_run)
+    parser.set_defaults(prepare=_prepare, run=_run)
 
 
 def _add_flags(parser: argparse.ArgumentParser) -> None:
@@ -59,6 +60,11 @@ def _add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-v", "--verbose", action="store_true", help="print every line that workers log"
     )
+
+
+def _prepare() -> None:
+    """Import what is big, while Ctrl-C just ends the process: pydantic would swallow it."""
+    import_module("millgate_operator.dev.run")
 
 
 def _run(args: argparse.Namespace) -> int:

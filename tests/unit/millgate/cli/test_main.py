@@ -127,12 +127,16 @@ def test_ctrl_c_is_heard_once_a_command_runs() -> None:
         "import signal, millgate.__main__, millgate.cli.status\n"
         "assert signal.getsignal(signal.SIGINT) is signal.SIG_DFL\n"
         "def add(subparsers):\n"
-        "    subparsers.add_parser('status').set_defaults(run=lambda args: signal.raise_signal(2))\n"
+        "    parser = subparsers.add_parser('status')\n"
+        "    parser.set_defaults(prepare=prepare, run=lambda args: signal.raise_signal(2))\n"
+        "def prepare():\n"
+        "    assert signal.getsignal(signal.SIGINT) is signal.SIG_DFL\n"
+        "    print('prepared')\n"
         "millgate.cli.status.add = add\n"
         "import sys; sys.argv = ['millgate', 'status']; sys.exit(millgate.__main__.main())\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (EXIT_INTERRUPTED, "")
+    assert (done.returncode, done.stdout, done.stderr) == (EXIT_INTERRUPTED, "prepared\n", "")
 
 
 def test_a_command_of_another_distribution_is_found_by_its_entry_point(shell: Shell) -> None:

@@ -145,6 +145,8 @@ def _run(arguments: list[str], console: Console) -> int:
         parser.print_help(console.err)
         return EXIT_USAGE
     args.console = console
+    if hasattr(args, "prepare"):  # imports in which a KeyboardInterrupt would be lost
+        args.prepare()
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # as `millgate.__main__` left it
         signal.signal(signal.SIGINT, signal.default_int_handler)
     code: int = args.run(args)
