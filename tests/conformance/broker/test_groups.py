@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from millgate.brokers.base import Broker, State
+from millgate.brokers.base import Broker, CancelState, State
 from millgate.errors import InvalidMessage
 from millgate.message import Group, Message
 from millgate.outcome import Reason
@@ -120,6 +120,17 @@ def test_a_purge_leaves_the_callback_that_it_brings_about(broker: Broker, hand: 
     member = a_message(group="g")
     broker.publish([member], Group("g", (member.id,), callback, require_all=False))
     assert broker.purge("default") == 1
+    assert ids(hand.claim(5)) == [callback.id]
+
+
+@pytest.mark.parametrize("first", ["callback", "member"])
+def test_a_cancel_leaves_the_callback_that_it_brings_about(
+    broker: Broker, hand: Hand, first: str
+) -> None:
+    [member], callback = a_group(broker, 1, require_all=False)
+    word = {member.id: CancelState.REMOVED, callback.id: CancelState.UNKNOWN}
+    named = sorted(word, key=lambda name: (name == callback.id) != (first == "callback"))
+    assert broker.cancel(named) == [word[name] for name in named]
     assert ids(hand.claim(5)) == [callback.id]
 
 

@@ -15,8 +15,17 @@ _PURGED = (State.WAITING, State.DELAYED)
 
 
 def cancel(store: Store, now: float, ids: Sequence[str]) -> list[CancelState]:
-    """Remove what has not started; mark what runs."""
-    return [_cancel(store, now, task_id) for task_id in ids]
+    """Remove what has not started; mark what runs. A callback that the end of one brings about was not there to be
+    cancelled, wherever its id stands in the list."""
+    strange = {
+        task_id
+        for task_id in ids
+        if task_id not in store.rows and not results.is_known(store, task_id)
+    }
+    return [
+        CancelState.UNKNOWN if task_id in strange else _cancel(store, now, task_id)
+        for task_id in ids
+    ]
 
 
 def purge(store: Store, now: float, topic: str, states: Sequence[State]) -> int:
@@ -47,7 +56,7 @@ def requeue(store: Store, now: float, ids: Sequence[str]) -> list[str]:
 def _cancel(store: Store, now: float, task_id: str) -> CancelState:
     row = store.rows.get(task_id)
     if row is None:
-        return CancelState.FINISHED if results.is_known(store, task_id) else CancelState.UNKNOWN
+        return CancelState.FINISHED
     if row.where == LEASED:
         row.cancelled = True
         return CancelState.SIGNALLED

@@ -8,9 +8,12 @@ DECLARE
   v_signalled bigint[] := '{}';
   v_removed text[] := '{}';
   v_signals text[];
+  v_known text[];              -- a callback that the end of one brings about was not there to be cancelled
 BEGIN
   PERFORM pg_advisory_xact_lock_shared(gate_1(1));
   v_now := clock_timestamp();
+  v_known := array(SELECT i FROM unnest(p_ids) i WHERE EXISTS (SELECT 1 FROM msg m WHERE m.id = i)
+    OR EXISTS (SELECT 1 FROM final f WHERE f.id = i AND f.until > v_now));
   v_left := array(SELECT m.seq FROM msg m WHERE m.id = ANY (p_ids) AND NOT EXISTS (SELECT 1 FROM dead d WHERE d.seq = m.seq)
     AND NOT ended_1(m.seq, m.topic, m.prio));
   FOR try IN 1 .. 20 LOOP  -- one may be on its way from a place to the next
@@ -39,8 +42,7 @@ BEGIN
     PERFORM finish_1(v_ended, 3::smallint, v_now);
   END IF;
   RETURN array(SELECT CASE WHEN i.id = ANY (v_removed) AND array_position(p_ids, i.id) = i.n THEN 'removed' WHEN i.id = ANY (v_signals) THEN 'signalled'
-      WHEN EXISTS (SELECT 1 FROM msg m WHERE m.id = i.id) OR EXISTS (SELECT 1 FROM final f WHERE f.id = i.id AND f.until > v_now)
-        THEN 'finished' ELSE 'unknown' END
+      WHEN i.id = ANY (v_known) THEN 'finished' ELSE 'unknown' END
     FROM unnest(p_ids) WITH ORDINALITY i(id, n) ORDER BY i.n);
 END $$;
 
