@@ -4,7 +4,8 @@
 --
 -- Functions find the rows of what is at hand by `x BETWEEN y AND y` instead of `x = y`. Connections keep their plans, and
 -- one that was made while a table was empty would read it whole when it is full: an equality lets the planner turn the join
--- round and walk the table's index from end to end, a range does not.
+-- round and walk the table's index from end to end, a range does not. A condition that must not choose the index is written
+-- as a difference for the same reason (`until - now > '0'`).
 
 CREATE TABLE meta (version int NOT NULL);
 

@@ -65,7 +65,7 @@ DECLARE
   v_ids text[];
 BEGIN
   WITH u AS MATERIALIZED (SELECT * FROM unnest(p_seq, p_tok, p_body, p_ttl) u(seq, tok, body, ttl)),
-  s AS (DELETE FROM lease l USING u WHERE l.seq BETWEEN u.seq AND u.seq AND l.token = u.tok AND l.until > p_now
+  s AS (DELETE FROM lease l USING u WHERE l.seq BETWEEN u.seq AND u.seq AND l.token = u.tok AND l.until - p_now > '0'
     RETURNING l.seq, l.topic, l.counted, l.adm, l.failures + l.losses + l.interruptions + 1 AS attempt, l.progress, u.body, u.ttl,
       l.light AND u.body IS NULL AS light),
   e AS (INSERT INTO ended SELECT p_now + interval '60 s', array_agg(s.seq) FROM s WHERE s.light HAVING count(*) > 0),
@@ -119,7 +119,7 @@ BEGIN
   WITH u AS MATERIALIZED (
     SELECT * FROM unnest(p_seq, p_tok, p_kind, p_delay, p_charge, p_failure, p_reason)
       u(seq, tok, kind, delay, charge, failure, reason)),
-  s AS (DELETE FROM lease l USING u WHERE l.seq BETWEEN u.seq AND u.seq AND l.token = u.tok AND l.until > p_now
+  s AS (DELETE FROM lease l USING u WHERE l.seq BETWEEN u.seq AND u.seq AND l.token = u.tok AND l.until - p_now > '0'
     RETURNING l.seq, l.topic, l.prio, l.counted, l.adm, l.progress, l.worker, l.since, u.delay, u.reason,
       CASE WHEN l.cancelled THEN 3 ELSE u.kind END AS kind,
       coalesce(u.failure, l.failure) AS failure, l.failures + l.losses + l.interruptions + 1 AS attempt,

@@ -29,7 +29,7 @@ DECLARE
   v record;
 BEGIN
   WITH s AS MATERIALIZED (
-    DELETE FROM lease WHERE seq = ANY (array(SELECT seq FROM lease WHERE seq = ANY (p_seqs) AND until > p_now ORDER BY seq FOR UPDATE)) RETURNING *),
+    DELETE FROM lease WHERE seq = ANY (array(SELECT seq FROM lease WHERE seq = ANY (p_seqs) AND until - p_now > '0' ORDER BY seq FOR UPDATE)) RETURNING *),
   r AS (INSERT INTO ready SELECT (topic << 4) | (9 - prio), seq, p_now, failures, losses, interruptions + 1, adm, failure, progress
     FROM s WHERE NOT cancelled),
   c AS (INSERT INTO delta (topic, leased, ready) SELECT topic, -count(*), count(*) FILTER (WHERE NOT cancelled) FROM s GROUP BY topic)
@@ -69,7 +69,7 @@ BEGIN
   IF p_seq IS NOT NULL THEN
     WITH u AS MATERIALIZED (SELECT u.seq, u.tok FROM unnest(p_seq, p_tok) u(seq, tok) ORDER BY u.seq),
     x AS (UPDATE lease l SET until = v_now + t.lease * interval '1 s' FROM u, topic t
-      WHERE l.seq BETWEEN u.seq AND u.seq AND l.token = u.tok AND l.until > v_now AND t.id = l.topic RETURNING l.seq, l.cancelled)
+      WHERE l.seq BETWEEN u.seq AND u.seq AND l.token = u.tok AND l.until - v_now > '0' AND t.id = l.topic RETURNING l.seq, l.cancelled)
     SELECT array_agg(x.seq), array_agg(x.seq) FILTER (WHERE x.cancelled) INTO o_held, o_cancelled FROM x;
   END IF;
   o_revision := (SELECT revision FROM queue);
