@@ -13,7 +13,7 @@ TESTS = Path(__file__).parent
 #: `--hypothesis-profile=long` looks much further, in minutes instead of seconds.
 settings.register_profile("long", max_examples=2_000, deadline=None)
 #: Folders whose tests share one expensive thing (a cluster, a machine's memory): one process runs them in turn.
-TOGETHER = {"cluster": "cluster", "e2e": "cluster"}
+TOGETHER = {"cluster": "cluster", "e2e": "e2e"}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

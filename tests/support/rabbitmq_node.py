@@ -149,7 +149,7 @@ class RabbitMQ:
         self.ctl("stop_app")
         self.ctl("join_cluster", other.name)
         self.ctl("start_app")
-        eventually(lambda: self.name in other.ctl("cluster_status"), timeout=30)
+        eventually(lambda: self.name in other.ctl("cluster_status"), timeout=120)
 
     def own(self, path: Path) -> None:
         """Hand a file over to the node's account."""
