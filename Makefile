@@ -78,7 +78,7 @@ endif
 	$(call say,tests: $(SELECTED))
 	@$(PYTEST) $(SELECTED) || { \
 	  printf '\033[1m==>\033[0m %s\n' 'what failed beside the others, once more and alone (named above: a wait too short, or a bug)'; \
-	  $(BIN)/python -m pytest --cluster=$(CLUSTER) --last-failed --last-failed-no-failures none $(SELECTED); }
+	  $(PYTEST) -n 1 --last-failed --last-failed-no-failures none $(SELECTED); }
 
 e2e: install ## run the end-to-end tests; CLUSTER=node|kind|current
 	$(call say,programs and images for the end-to-end tests)
