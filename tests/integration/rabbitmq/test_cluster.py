@@ -57,6 +57,17 @@ def node_of(nodes: Sequence[RabbitMQ], queue: str) -> RabbitMQ:
     return eventually(found, timeout=PATIENCE)  # type: ignore[return-value]
 
 
+def served(broker: RabbitBroker) -> RabbitBroker:
+    """Wait until a brokerd serves the queue: its streams need nodes that have agreed upon their leaders."""
+
+    def served() -> bool:
+        broker.setup()
+        return True
+
+    eventually(served, timeout=PATIENCE)
+    return broker
+
+
 def goes_on(ledger: Ledger) -> None:
     """Wait until the load has run some more."""
     runs = len(ledger.runs)
@@ -78,7 +89,7 @@ def test_streams_are_on_every_node(
     nodes: Sequence[RabbitMQ], queue: str, serve: Serve, open_one: Open, url: str
 ) -> None:
     serve(url)
-    open_one(queue, url, 20.0).setup()
+    served(open_one(queue, url, 20.0))
     whole(nodes, queue)
 
 
@@ -87,7 +98,7 @@ def test_a_node_that_dies_under_load_costs_nothing(
 ) -> None:
     serve(url)
     serve(url)
-    open_one(queue, url, 20.0).configure([a_topic(lease=20.0)])
+    served(open_one(queue, url, 20.0)).configure([a_topic(lease=20.0)])
     ledger = load(url, 20.0)
     for _ in range(2):
         goes_on(ledger)
@@ -107,7 +118,7 @@ def test_a_node_that_is_cut_off_from_the_others_serves_nobody_until_it_is_back(
 ) -> None:
     serve(url)
     serve(url)
-    open_one(queue, url, 20.0).configure([a_topic(lease=25.0)])
+    served(open_one(queue, url, 20.0)).configure([a_topic(lease=25.0)])
     ledger = load(url, 20.0)
     goes_on(ledger)
     alone = node_of(nodes, queue)
