@@ -32,6 +32,19 @@ def test_what_one_worker_has_no_other_is_given(broker: Broker, hand: Hand) -> No
     assert hand.claim(5) == other.claim(5) == []
 
 
+def test_a_topic_that_has_just_appeared_is_claimed_from_beside_the_others(
+    broker: Broker, hand: Hand, make_broker: Callable[[], Broker]
+) -> None:
+    broker.publish(some_messages(1, topic="old"))
+    assert len(hand.claim(5, "*")) == 1
+    make_broker().publish([*some_messages(1, topic="old"), a_message(topic="new")])
+    assert {claim.topic for claim in hand.claim(5, "old", "new")} == {"old", "new"}
+    make_broker().publish([*some_messages(1, topic="old"), a_message(topic="newer")])
+    assert {claim.topic for claim in hand.claim(5, "[a-z]*")} == {"old", "newer"}
+    make_broker().publish([*some_messages(1, topic="old"), a_message(topic="newest")])
+    assert {claim.topic for claim in hand.claim(5, "[a-z]*")} == {"old", "newest"}
+
+
 def test_tokens_are_unique_to_the_claim(broker: Broker, hand: Hand) -> None:
     broker.publish(some_messages(10))
     first = hand.claim(10)

@@ -149,12 +149,12 @@ class Working(Forwarding):
             if not self.upkeep():  # somebody else is about it
                 self._breathe()
             return True
-        if claims:
-            return False
         if head.missed:
             if head.topics != self.topics.version:  # no other thread was quicker
                 self.refresh()
             return True
+        if claims:
+            return False
         if head.busy:
             self._breathe()
         return head.busy
