@@ -46,6 +46,13 @@ class Owner:
         self.journal.written(name, size)
 
 
+def restored(connection: Any, names: Names) -> bytes:
+    """The state of a queue as one finds it that knows nothing but what is stored, and takes over."""
+    again = Journal(names)
+    again.take_over(Streams(connection))
+    return again.replica.engine.dump()
+
+
 def cut(streams: Streams, name: str, count: int) -> None:
     """Let a stream have lost all but its first entries."""
     kept = [entry for entry, _ in streams.read(name, count - 1)] if count else []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -16,7 +17,7 @@ from millgate.brokers.rabbitmq.standby import Standby
 from millgate.brokers.rabbitmq.streams import Gone, Streams
 from millgate.brokers.served.engine import Engine
 from support.rabbitmq import fresh_queue
-from support.rabbitmq_owner import Owner, cut
+from support.rabbitmq_owner import Owner, cut, restored
 
 
 def test_a_journal_that_lost_its_tail_is_stored_anew_from_memory(
@@ -36,9 +37,7 @@ def test_a_journal_that_lost_its_tail_is_stored_anew_from_memory(
             Standby(waiting, names, next_.replica).close()
         memory.take_over(Streams(connection()))
         assert memory.replica.engine.dump() == state
-    again = Journal(names)
-    again.take_over(Streams(connection()))
-    assert again.replica.engine.dump() == state
+    assert restored(connection(), names) == state
 
 
 def test_what_another_has_added_to_a_shorter_journal_meanwhile_is_what_counts(
@@ -68,9 +67,7 @@ def test_a_snapshot_of_which_a_part_is_missing_is_not_waited_for_while_the_one_b
     owner.publish(2)
     assert owner.journal.head.snapshot is not None
     cut(owner.streams, owner.journal.head.snapshot, kept)
-    again = Journal(names)
-    again.take_over(Streams(connection()))
-    assert again.replica.engine.dump() == owner.journal.replica.engine.dump()
+    assert restored(connection(), names) == owner.journal.replica.engine.dump()
 
 
 def heads(owner: Owner, names: Names) -> int:
@@ -108,9 +105,7 @@ def test_who_went_on_from_a_head_that_lost_its_end_is_not_overruled_by_who_knew_
         Standby(waiting, names, knows_more.replica).close()
     knows_more.take_over(Streams(waiting))
     assert knows_more.replica.engine.dump() == state
-    again = Journal(names)
-    again.take_over(Streams(connection()))
-    assert again.replica.engine.dump() == state
+    assert restored(connection(), names) == state
 
 
 def test_who_knew_more_stores_it_anew_when_nobody_went_on_without_it(
@@ -125,9 +120,7 @@ def test_who_knew_more_stores_it_anew_when_nobody_went_on_without_it(
     cut(last.streams, names.head, kept)
     last.journal.take_over(Streams(connection()))
     assert last.journal.replica.engine.dump() == state
-    again = Journal(names)
-    again.take_over(Streams(connection()))
-    assert again.replica.engine.dump() == state
+    assert restored(connection(), names) == state
 
 
 def test_a_journal_whose_marks_are_of_later_terms_than_the_head_knows_is_gone_on_with(
@@ -145,14 +138,17 @@ def test_a_journal_whose_marks_are_of_later_terms_than_the_head_knows_is_gone_on
     assert fresh.journal.replica.engine.dump() == later.journal.replica.engine.dump()
     fresh.number = 50
     fresh.publish(2)
-    again = Journal(names)
-    again.take_over(Streams(connection()))
-    assert again.replica.engine.dump() == fresh.journal.replica.engine.dump()
+    assert restored(connection(), names) == fresh.journal.replica.engine.dump()
 
 
 def test_a_stream_that_is_left_of_a_term_that_no_head_tells_of_is_no_part_of_the_next_one(
-    connection: Callable[[], Any],
+    connection: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # a later owner's numbers are higher: with lower ones it goes above the term, and its streams have other names
+    begins = itertools.count(1000, 1000)
+    monkeypatch.setattr(
+        "millgate.brokers.rabbitmq.journal.secrets.randbits", lambda _: next(begins)
+    )
     names = Names(fresh_queue())
     first = Owner(connection(), names)
     first.publish(1)
@@ -169,9 +165,7 @@ def test_a_stream_that_is_left_of_a_term_that_no_head_tells_of_is_no_part_of_the
     fresh.publish(2)
     mark = later.streams.read(left, 0)
     assert [entry.kind for entry, _ in mark] == [Kind.MARK]
-    again = Journal(names)
-    again.take_over(Streams(connection()))
-    assert again.replica.engine.dump() == fresh.journal.replica.engine.dump()
+    assert restored(connection(), names) == fresh.journal.replica.engine.dump()
 
 
 def test_a_state_that_takes_longer_to_load_than_the_server_waits_costs_no_connection(

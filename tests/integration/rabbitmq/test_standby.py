@@ -22,7 +22,7 @@ from millgate.brokers.served.caller import Caller
 from millgate.brokers.served.engine import Engine
 from millgate.errors import NotDecodable
 from support.rabbitmq import fresh_queue
-from support.rabbitmq_owner import Owner
+from support.rabbitmq_owner import Owner, restored
 
 CALLER = Caller("client", "queue")
 
@@ -64,9 +64,7 @@ def test_its_turn_costs_it_nothing_that_it_has_read(connection: Callable[[], Any
     assert next_.replica.engine is engine
     assert engine.dump() == state
     owner.publish(1)  # it has not heard of its end: what it writes is void
-    again = Journal(names)
-    again.take_over(Streams(connection()))
-    assert again.replica.engine.dump() == state
+    assert restored(connection(), names) == state
 
 
 def test_one_that_begins_before_the_queue_does_waits_and_makes_nothing(
@@ -101,9 +99,7 @@ def test_a_head_that_is_deleted_is_not_made_anew_by_who_waits_and_its_knowledge_
         Standby(waiting, names, next_.replica)
     next_.take_over(Streams(waiting))
     assert next_.replica.engine.dump() == owner.journal.replica.engine.dump()
-    again = Journal(names)
-    again.take_over(Streams(connection()))
-    assert again.replica.engine.dump() == owner.journal.replica.engine.dump()
+    assert restored(connection(), names) == owner.journal.replica.engine.dump()
 
 
 @pytest.mark.parametrize("part", ["head", "journal"])
@@ -118,9 +114,7 @@ def test_who_had_it_all_in_memory_stores_anew_what_was_deleted_while_it_had_no_c
     owner.journal.forget_streams()
     owner.journal.take_over(Streams(connection()))
     owner.journal.forget_streams()
-    again = Journal(names)
-    again.take_over(Streams(connection()))
-    assert again.replica.engine.dump() == state == owner.journal.replica.engine.dump()
+    assert restored(connection(), names) == state == owner.journal.replica.engine.dump()
 
 
 def test_a_snapshot_that_was_read_is_not_read_again_when_the_connection_ended_meanwhile(
