@@ -10,6 +10,7 @@ import sys
 from typing import Any
 
 from benchmarks.peers import PEERS, Peer
+from benchmarks.progress import say
 from benchmarks.servers import server
 
 _NUMBERS = ("drain_per_s", "enqueue_per_s", "bulk_enqueue_per_s", "cpu_us_per_task")
@@ -40,11 +41,6 @@ def medians(rounds: list[dict[str, Any]]) -> dict[str, Any]:
 def _median(values: list[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return round(statistics.median(known), 3) if known else None
-
-
-def say(text: str) -> None:
-    """For people, who may not see the last line only."""
-    print(text, file=sys.stderr, flush=True)
 
 
 def main() -> int:

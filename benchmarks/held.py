@@ -12,10 +12,10 @@ import argparse
 import sys
 from contextlib import closing
 from dataclasses import dataclass
-from pathlib import Path
 from time import sleep
 from typing import Final
 
+from benchmarks.cost import threads_of
 from benchmarks.holds import HOLDS, Hold, lived_in
 from benchmarks.servers import server
 from millgate.brokers import open_broker
@@ -63,8 +63,7 @@ def _round(url: str, hold: Hold) -> Held:
 
 def _ran(process: str) -> float:
     """Milliseconds of processor that the server's own thread has had."""
-    ran = Path(f"/proc/{process}/task/{process}/schedstat").read_text().split()[0]
-    return int(ran) / 1e6
+    return {thread: seconds for thread, seconds, _ in threads_of(process)}[process] * 1000
 
 
 def main() -> int:

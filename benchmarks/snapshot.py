@@ -16,6 +16,7 @@ from contextlib import closing
 
 import psycopg
 
+from benchmarks.progress import say
 from benchmarks.servers import server
 from millgate.app import App
 from millgate.brokers import open_broker
@@ -62,10 +63,6 @@ def _nothing() -> None:
     """Never runs: what is measured is the claim."""
 
 
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
-
-
 def measure(load: Load, url: str, minutes: int) -> dict[str, float]:
     """The claims before, and in the last minute beside an open transaction."""
     load.run(10)
@@ -75,7 +72,7 @@ def measure(load: Load, url: str, minutes: int) -> dict[str, float]:
         reader.execute("SELECT count(*) FROM pg_class")
         for minute in range(1, minutes + 1):
             beside = load.run(60)
-            _say(f"minute {minute}: p95 {quantile(beside, 0.95):.2f} ms")
+            say(f"minute {minute}: p95 {quantile(beside, 0.95):.2f} ms")
         reader.execute("SELECT 1")  # still the same transaction, or this fails
     return {
         "p50_before_ms": round(statistics.median(before), 3),

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from benchmarks.progress import say
 from benchmarks.worker import inside, outside, starts
 from benchmarks.worker.figures import Figures, medians
 
@@ -75,7 +76,7 @@ def measured(names: list[str], times: int) -> Figures:
             command = [sys.executable, "-m", "benchmarks.worker", "--measure", name]
             done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
             rounds.append(json.loads(done.stdout.splitlines()[-1]))
-            print(f"{name} {number + 1}/{times}: {rounds[-1]}", file=sys.stderr, flush=True)
+            say(f"{name} {number + 1}/{times}: {rounds[-1]}")
         found |= medians(rounds)
     return found
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from logging import getLogger
 from typing import Any, Final
 
-from millgate.brokers.rabbitmq.express import Express
+from millgate.brokers.rabbitmq.express import Express, unheard
 from millgate.brokers.rabbitmq.lines import Line, Lines, split
 from millgate.brokers.rabbitmq.packets import Arrival, Kind, Properties, acknowledgement
 from millgate.brokers.rabbitmq.streams import PROBE
@@ -55,7 +55,7 @@ class Mailbox:
         express.watch(self._number, self._came)
         # What is too much for one turn stays with the server, where it is void in time; here it would be kept.
         channel.basic_qos(prefetch_count=AHEAD)
-        channel.basic_consume(self._name, _unheard)
+        channel.basic_consume(self._name, unheard)
 
     def close(self) -> None:
         """The connection is gone, and with it what has come and was to go."""
@@ -111,7 +111,3 @@ class Mailbox:
                 self._calls.append(Came(line, *call))
         except NotDecodable as error:
             log.warning("passing over a message in %s: %s", self._name, error)
-
-
-def _unheard(*_: object) -> None:
-    """For the driver, which must be given something to call: calls do not come by it."""

@@ -19,7 +19,7 @@ import pika
 from pika import exceptions
 
 from millgate.brokers.rabbitmq import refusals
-from millgate.brokers.rabbitmq.express import Express
+from millgate.brokers.rabbitmq.express import Express, unheard
 from millgate.brokers.rabbitmq.lines import PROTOCOL, REPLY_TO, Joiner, split
 from millgate.brokers.rabbitmq.packets import Arrival, Kind, Properties
 from millgate.brokers.served.frames import ANSWER_BOUND
@@ -153,7 +153,7 @@ class Wire:
         self._express.watch(channel.channel_number, self._arrived)
         channel.add_on_close_callback(self._channel_closed)
         channel.basic_consume(
-            REPLY_TO, _unheard, auto_ack=True, callback=lambda _frame: self._settled.set()
+            REPLY_TO, unheard, auto_ack=True, callback=lambda _frame: self._settled.set()
         )
 
     def _channel_closed(self, _channel: Any, reason: BaseException) -> None:
@@ -215,10 +215,6 @@ class Wire:
 
     def _do(self, callback: Callable[[], None]) -> None:
         self.connection.ioloop.add_callback_threadsafe(callback)
-
-
-def _unheard(*_: object) -> None:
-    """For the driver, which must be given something to call: what comes does not come by it."""
 
 
 class Line:

@@ -114,7 +114,7 @@ local function approach(rows)
       local t = topic(row.tn)
       if not keys[t.n] then keys[t.n] = {} end
       table.insert(keys[t.n], row.key)
-      local g = t and gate_of(t, row.key)
+      local g = gate_of(t, row.key)
       if g then names[#names + 1] = gate_key(t, g) end
     end
   end

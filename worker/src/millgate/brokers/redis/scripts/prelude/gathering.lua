@@ -35,12 +35,18 @@ local function fetch(ids)
 end
 
 --@seldom
-local function counter(name, key)
+local function counts_of(name)
   local by = counters[name]
   if not by then
     by = { now = {}, was = {} }
     counters[name] = by
   end
+  return by
+end
+
+--@seldom
+local function counter(name, key)
+  local by = counts_of(name)
   local n = by.now[key]
   if n == nil then
     n = tonumber(call('HGET', name, key)) or 0
@@ -52,11 +58,7 @@ end
 -- Read many counts at once.
 --@seldom
 local function count_ahead(name, keys)
-  local by = counters[name]
-  if not by then
-    by = { now = {}, was = {} }
-    counters[name] = by
-  end
+  local by = counts_of(name)
   for at = 1, #keys, 500 do
     local values = call('HMGET', name, unpack(keys, at, min(at + 499, #keys)))
     for k, value in ipairs(values) do
