@@ -171,6 +171,17 @@ def test_before_send_sees_and_may_change_each_message(app: App) -> None:
     assert seen == ["t"] * 3
 
 
+def test_the_handle_of_a_message_that_was_given_another_id(app: App) -> None:
+    from dataclasses import replace
+
+    app.before_send(lambda message: replace(message, id="mine"))
+    with testing.memory(app) as bench:
+        sent = app.task(some_task).send()
+        bench.drain()
+        assert sent.id == "mine"
+        assert sent.state() == "succeeded"
+
+
 def test_before_send_may_refuse(app: App) -> None:
     @app.before_send
     def refuse(message: Message) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 
 import pytest
@@ -25,6 +26,22 @@ def test_a_later_id_sorts_later(now: float, later: float) -> None:
 def test_ids_differ() -> None:
     assert len({new_id(1.0) for _ in range(10_000)}) == 10_000
     assert len({new_incarnation() for _ in range(1000)}) == 1000
+
+
+def test_a_forked_child_draws_ids_of_its_own() -> None:
+    new_id(1.0)  # some are drawn ahead by now
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.write(writer, "".join(new_id(1.0) for _ in range(20)).encode())
+        os._exit(0)
+    os.waitpid(pid, 0)
+    text = os.read(reader, 10_000).decode()
+    os.close(reader)
+    os.close(writer)
+    theirs = {text[at : at + 32] for at in range(0, len(text), 32)}
+    assert len(theirs) == 20
+    assert not theirs & {new_id(1.0) for _ in range(200)}
 
 
 def test_a_new_id_may_be_sent() -> None:

@@ -85,6 +85,13 @@ def test_a_record_carries_the_unread_half(one: Message, other: Message) -> None:
     assert (joined.task, joined.body, joined.chain) == (other.task, other.body, other.chain)
 
 
+@given(st.text(min_size=1), st.binary(max_size=300))
+def test_a_record_without_extras_is_the_same_however_it_was_written(task: str, body: bytes) -> None:
+    plain = Message("a", "t", task, body)
+    whole = msgpack.packb([1, task, body, None, None, False, None, None])
+    assert plain.record() == replace(plain, options=Options()).record() == whole
+
+
 # --- hostile bytes -------------------------------------------------------------------------------
 
 GOOD: list[Any] = [1, "work", b"[[],{}]", None, None, False, None, None]

@@ -7,6 +7,7 @@ import sys
 from _thread import allocate_lock
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from operator import attrgetter
 
 from millgate import context, tracing
 from millgate.clock import Clock, SystemClock
@@ -32,6 +33,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 #: Most messages of one publish; the contract's bound.
 _BATCH = 1000
+_CHAIN = attrgetter("chain")
 
 Middleware = Callable[[context.Context], Any]
 BeforeSend = Callable[[Message], Message | None]
@@ -203,10 +205,12 @@ class App:
 
         All or none, but for more than a thousand messages without a group: then all or none of each thousand.
         """
-        group = plan.group
+        group, added = plan.group, _surroundings()
         if group is not None:
-            group = replace(group, callback=self._prepare(group.callback))
-        messages = [self._prepare(message) for message in plan.messages]
+            group = replace(group, callback=self._prepare(group.callback, added))
+        messages: Sequence[Message] = plan.messages
+        if added or self._before_send or any(map(_CHAIN, messages)):
+            messages = [self._prepare(message, added) for message in messages]
         if connection is not None:
             receipts = self._publish_in(connection, messages, group)
         elif group is not None:
@@ -237,26 +241,34 @@ class App:
         return list(publish_in(connection, messages))
 
     def _handle(self, ids: tuple[str, ...], receipt: Receipt | None, *, unsure: bool) -> Result:
+        if receipt is not None and len(ids) == 1:  # its id may be another one than was planned
+            return Result(self._source, receipt.id, duplicate=receipt.duplicate, expected=unsure)
         *steps, last = ids
-        if receipt is not None and receipt.duplicate and not steps:
-            return Result(self._source, receipt.id, duplicate=True, expected=unsure)
         duplicate = receipt is not None and receipt.duplicate
         return Result(self._source, last, steps=steps, duplicate=duplicate, expected=unsure)
 
-    def _prepare(self, message: Message) -> Message:
-        headers = dict(message.headers)
-        parent = context.running()
-        if parent is not None:
-            headers.setdefault("parent", parent.id)
-        tracing.inject(headers)
-        message = replace(message, headers=headers) if headers else message
+    def _prepare(self, message: Message, added: Mapping[str, str]) -> Message:
+        """The message with headers beside its own, as functions before the send want it, and its chain's steps so."""
+        if added:
+            message = replace(message, headers={**added, **message.headers})
         for function in self._before_send:
             message = function(message) or message
         if message.chain:
-            message = replace(message, chain=tuple(self._prepare(step) for step in message.chain))
+            steps = tuple(self._prepare(step, added) for step in message.chain)
+            message = replace(message, chain=steps)
             for step in message.chain:
                 check(step)  # the broker sees only the first one before it is too late
         return message
+
+
+def _surroundings() -> dict[str, str]:
+    """Headers of where this code runs: the task that it is part of, the trace that is followed."""
+    added: dict[str, str] = {}
+    parent = context.running()
+    if parent is not None:
+        added["parent"] = parent.id
+    tracing.inject(added)
+    return added
 
 
 class Override:

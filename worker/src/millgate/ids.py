@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-import struct
 
 #: What a caller may give as an id of its own.
 TASK_ID = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._:/-]{0,127}\Z")
+#: Random ends of ids that nobody has had yet: to ask the system for each would cost more than all else. A forked child
+#: draws its own.
+_ends: list[str] = []
+_AHEAD = 64
+os.register_at_fork(after_in_child=_ends.clear)
 
 
 def new_id(now: float) -> str:
@@ -15,10 +19,21 @@ def new_id(now: float) -> str:
 
     `now` is seconds since 1970; the rest is random.
     """
-    milliseconds = int(now * 1000) & 0xFFFF_FFFF_FFFF
-    low, high = struct.unpack(">QH", os.urandom(10))
-    value = milliseconds << 80 | 0x7000 << 64 | (high & 0x0FFF) << 64 | 0b10 << 62 | low >> 2
-    return f"{value:032x}"
+    while True:
+        try:
+            end = _ends.pop()  # one step, whichever thread
+        except IndexError:
+            _draw()
+        else:
+            return f"{int(now * 1000) & 0xFFFF_FFFF_FFFF:012x}{end}"
+
+
+def _draw() -> None:
+    """The last 20 digits of ids: a 7 for the version, 3 random ones, one of 8 to b for the variant, 15 random ones."""
+    digits = os.urandom(10 * _AHEAD).hex()
+    for at in range(0, len(digits), 20):
+        variant = "89ab"[int(digits[at], 16) & 3]
+        _ends.append(f"7{digits[at + 1 : at + 4]}{variant}{digits[at + 5 : at + 20]}")
 
 
 def new_incarnation() -> str:

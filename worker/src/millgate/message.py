@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 import msgpack
 
@@ -39,10 +40,10 @@ class Options:
     @property
     def empty(self) -> bool:
         """Whether everything is left to the topic."""
-        return self is _NO_OPTIONS or self == _NO_OPTIONS
+        return self is NO_OPTIONS or self == NO_OPTIONS
 
 
-_NO_OPTIONS: Final = Options()
+NO_OPTIONS: Final = Options()
 
 
 @quick
@@ -76,13 +77,23 @@ class Message:
     gather: tuple[str, ...] = ()
     #: In a chain: whether the previous step's result becomes the first argument.
     feed: bool = False
-    options: Options = _NO_OPTIONS
+    options: Options = NO_OPTIONS
     headers: Mapping[str, str] = field(default_factory=dict)
     #: The steps that follow, in order, unpublished until this one succeeded.
     chain: tuple[Message, ...] = ()
 
     def record(self) -> bytes:
         """The half that brokers store unread."""
+        body = self.body
+        if (
+            self.options is NO_OPTIONS
+            and not self.headers
+            and not self.feed
+            and not self.gather
+            and not self.chain
+            and len(body) < _SHORT
+        ):
+            return b"%b%c%b%b" % (_head(self.task), len(body), body, _NOTHING_MORE)
         return bytes(msgpack.packb(_record(self), use_bin_type=True))
 
 
@@ -167,6 +178,7 @@ class Group:
     require_all: bool = True
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Receipt:
     """The broker's answer to one published message: its id, or the id of the one that it duplicates."""
@@ -207,6 +219,21 @@ def claimed_message(  # noqa: PLR0913, PLR0917 -- the fields of a claim that say
         headers,
         chain,
     )
+
+
+#: Bodies of which msgpack writes the length in one byte.
+_SHORT: Final = 256
+
+
+@lru_cache(maxsize=256)
+def _head(task: str) -> bytes:
+    """How a record begins that has nothing but a task and a short body: up to the body's length."""
+    whole: bytes = msgpack.packb([_FORMAT, task, b"", *[None] * (_FIELDS - 3)], use_bin_type=True)
+    return whole[: len(whole) - len(_NOTHING_MORE) - 1]
+
+
+#: How such a record ends, behind the body: no options, no headers, not fed, no gather, no chain.
+_NOTHING_MORE: Final = bytes(msgpack.packb([None, None, False, None, None], use_bin_type=True)[1:])
 
 
 def _record(message: Message) -> list[Any]:
@@ -297,7 +324,7 @@ def _parts_of(record: Any) -> tuple[Any, ...]:
         return (
             task,
             body,
-            _NO_OPTIONS if options is None else _options_of(options),
+            NO_OPTIONS if options is None else _options_of(options),
             {} if headers is None else _headers_of(headers),
             bool(feed),
             () if gather is None else _texts(gather),
@@ -309,7 +336,7 @@ def _parts_of(record: Any) -> tuple[Any, ...]:
 
 def _options_of(values: Any) -> Options:
     if values is None:
-        return _NO_OPTIONS
+        return NO_OPTIONS
     if not isinstance(values, list) or len(values) != len(Options.__slots__):
         raise NotDecodable("the record's options are of another shape")
     *numbers, backoff = values

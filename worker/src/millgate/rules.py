@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from operator import attrgetter
 
 from millgate.errors import InvalidMessage
@@ -21,14 +22,22 @@ def check(message: Message) -> None:
         raise InvalidMessage(
             f"task id {message.id!r}: use 1 to 128 letters, digits, '.', '_', ':', '/' or '-', a letter or digit first"
         )
-    if not TOPIC_NAME.match(message.topic):
+    if not _is_topic(message.topic):
         raise InvalidMessage(
             f"topic {message.topic!r}: use 1 to 128 letters, digits, '.', '_', ':' or '-', a letter or digit first"
         )
     if message.priority not in PRIORITIES:
         raise InvalidMessage(f"priority {message.priority}: use 0 to 9; 9 runs first")
-    _check_texts(message)
-    _check_times(message)
+    if message.key is not None or message.unique is not None:
+        _check_texts(message)
+    times = _TIMES(message)
+    if times != _NO_TIMES:
+        _check_times(message, times)
+
+
+@lru_cache(maxsize=1024)
+def _is_topic(name: str) -> bool:
+    return TOPIC_NAME.match(name) is not None
 
 
 def check_whole(message: Message) -> None:
@@ -50,8 +59,6 @@ def check_group(group: Group, messages: Sequence[Message]) -> None:
 
 
 def _check_texts(message: Message) -> None:
-    if message.key is None and message.unique is None:
-        return
     for name in ("key", "unique"):
         value = getattr(message, name)
         if value is not None and not 0 < len(value.encode("utf-8", "surrogatepass")) <= MAX_KEY:
@@ -62,15 +69,12 @@ def _check_texts(message: Message) -> None:
             )
 
 
-def _check_times(message: Message) -> None:
-    times = _TIMES(message)
-    if times == _NO_TIMES:
-        return
+def _check_times(message: Message, times: Sequence[float | None]) -> None:
     if message.delay is not None and message.at is not None:
         raise InvalidMessage("delay and at exclude each other; set one")
-    for name, value in zip(_TIME_NAMES, times, strict=True):
+    for place, value in enumerate(times):
         if value is not None and not -1e12 < value < 1e12:  # also refuses NaN and infinities
-            raise InvalidMessage(f"{name} is {value!r}; give finite seconds")
+            raise InvalidMessage(f"{_TIME_NAMES[place]} is {value!r}; give finite seconds")
 
 
 def _lone_surrogate(text: str) -> bool:

@@ -9,9 +9,9 @@ from datetime import datetime
 from millgate.errors import InvalidInput
 from millgate.hints import Any, Final, TypedDict
 from millgate.limits import parse_duration
-from millgate.message import Options
+from millgate.message import NO_OPTIONS, Options
 from millgate.retry import Backoff
-from millgate.spec import Duration, check_timeouts, check_topic, limits
+from millgate.spec import Duration, TaskSpec, check_timeouts, check_topic, limits
 
 
 class SendSettings(TypedDict, total=False):
@@ -53,8 +53,35 @@ class Sending:
     @property
     def options(self) -> Options:
         """The part that travels to the worker."""
-        return Options(
-            **{name: self.limits[name] for name in Options.__slots__ if name in self.limits}
+        own = {name: self.limits[name] for name in Options.__slots__ if name in self.limits}
+        return Options(**own) if own else NO_OPTIONS
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What all messages of one task that are sent with the same settings have in common, found once."""
+
+    topic: str
+    priority: int
+    expires: float | None
+    unique_for: float | None
+    result_ttl: float | None
+    options: Options
+    #: Whether the arguments are needed by name: a key or a unique text is computed from them.
+    computed: bool
+
+    @classmethod
+    def of(cls, spec: TaskSpec, sending: Sending) -> Standing:
+        """What the send says, else the task."""
+        own = sending.limits
+        return cls(
+            topic=sending.topic or spec.topic,
+            priority=spec.priority if sending.priority is None else sending.priority,
+            expires=own.get("expires", spec.expires),
+            unique_for=own.get("unique_for", spec.unique_for),
+            result_ttl=own.get("result_ttl", spec.result_ttl),
+            options=sending.options,
+            computed=bool(spec.key or spec.unique or sending.unique),
         )
 
 

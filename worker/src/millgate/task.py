@@ -19,7 +19,7 @@ from millgate.hints import (
 )
 from millgate.inject import Dependency, Scope
 from millgate.message import MAX_KEY, Message
-from millgate.sending import Sending, SendSettings, parse
+from millgate.sending import Sending, SendSettings, Standing, parse
 from millgate.spec import Duration, Rule, TaskSettings, TaskSpec, TaskWire
 from millgate.workflow import Plan, Sender, Signature
 
@@ -59,12 +59,21 @@ _UNKNOWN: Final = Unknown()
 class Task(Generic[P, R]):
     """A registered task. Calling it runs the function here; the `send` family queues it."""
 
-    __slots__ = ("__wrapped__", "_positional", "_sending", "_signature", "home", "spec")
+    __slots__ = (
+        "__wrapped__",
+        "_positional",
+        "_sending",
+        "_signature",
+        "_standing",
+        "home",
+        "spec",
+    )
 
     def __init__(self, home: Home, spec: TaskSpec, sending: Sending | None = None) -> None:
         self.home = home
         self.spec = spec
         self._sending = sending or Sending()
+        self._standing = Standing.of(spec, self._sending)
         self._signature: inspect.Signature | None = None
         self._positional: range | None = None
         self.__wrapped__ = spec.function
@@ -178,37 +187,38 @@ class Task(Generic[P, R]):
     ) -> Message:
         """The call as a message, not sent. `fed`: a first argument comes later. Not `alone`: others wait for this
         id, so it cannot become the duplicate of another message."""
-        spec, sending = self.spec, self._sending
+        sending, standing = self._sending, self._standing
         given = (_UNKNOWN, *args) if fed else args
-        computed = spec.key or spec.unique or sending.unique
-        bound = self._bind(given, kwargs) if computed or not self._fits(given, kwargs) else None
+        needed = standing.computed or not self._fits(given, kwargs)
+        bound = self._bind(given, kwargs) if needed else None
         try:
             body = codec.encode_call(args, kwargs)
         except NotEncodable as error:
-            raise NotEncodable(f"{spec.name}: {error}") from error
-        own = sending.limits
+            raise NotEncodable(f"{self.spec.name}: {error}") from error
         return Message(  # by position, which is faster: the fields in their order
             sending.task_id or self.home.new_id(),
-            sending.topic or spec.topic,
-            spec.name,
+            standing.topic,
+            self.spec.name,
             body,
-            spec.priority if sending.priority is None else sending.priority,
-            sending.key or self._key(bound),
+            standing.priority,
+            sending.key or (None if bound is None else self._key(bound)),
             sending.delay,
             sending.at,
-            own.get("expires", spec.expires),
+            standing.expires,
             None,
             None if bound is None else self._unique(bound, alone),
-            own.get("unique_for", spec.unique_for),
-            own.get("result_ttl", spec.result_ttl),
+            standing.unique_for,
+            standing.result_ttl,
             None,
             (),
             False,
-            sending.options,
+            standing.options,
             sending.headers,
         )
 
     def _called(self, call: tuple[Any, ...] | Mapping[str, Any] | Signature) -> Message:
+        if type(call) is tuple:
+            return self.message(call, {})
         if isinstance(call, Signature):
             return call.message()
         if isinstance(call, Mapping):
@@ -251,9 +261,9 @@ class Task(Generic[P, R]):
             self._positional = _positional(self._signed())
         return not kwargs and len(args) in self._positional
 
-    def _key(self, bound: inspect.BoundArguments | None) -> str | None:
+    def _key(self, bound: inspect.BoundArguments) -> str | None:
         rule = self.spec.key
-        return self._text("key", rule, bound) if rule and bound is not None else None
+        return self._text("key", rule, bound) if rule else None
 
     def _unique(self, bound: inspect.BoundArguments, alone: bool) -> str | None:
         rule = self.spec.unique if self._sending.unique is None else self._sending.unique

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import Any, Final
 
 import msgpack
@@ -25,6 +26,7 @@ _OPTIONAL: Final = {
     "group": "G",
 }
 _FLOATS: Final = frozenset({"delay", "at", "expires_in", "expires_at", "unique_for", "result_ttl"})
+_READ_OPTIONAL: Final = attrgetter(*_OPTIONAL)
 
 
 def runs(messages: Sequence[Message]) -> list[Any]:
@@ -35,9 +37,13 @@ def runs(messages: Sequence[Message]) -> list[Any]:
     arguments: list[Any] = []
     head: tuple[str, int, str] | None = None
     start = 0
+    values: Sequence[Any] = (None,) * len(_OPTIONAL)
+    letters, fields = _set(values)
     for message in messages:
         check_whole(message)
-        letters, fields = ("", ()) if _plain(message) else _set(message)
+        former, values = values, _READ_OPTIONAL(message)
+        if values != former:  # neighbours are often alike
+            letters, fields = _set(values)
         if head != (message.topic, message.priority, letters):
             head, start = (message.topic, message.priority, letters), len(arguments)
             arguments += [message.topic, message.priority, 0, letters]
@@ -46,11 +52,10 @@ def runs(messages: Sequence[Message]) -> list[Any]:
     return arguments
 
 
-def _set(message: Message) -> tuple[str, Sequence[Any]]:
-    """The letters of the fields that a message sets, and their values."""
+def _set(values: Sequence[Any]) -> tuple[str, Sequence[Any]]:
+    """The letters of the optional fields that are set, and their values."""
     letters, fields = "", []
-    for name, letter in _OPTIONAL.items():
-        value = getattr(message, name)
+    for (name, letter), value in zip(_OPTIONAL.items(), values, strict=True):
         if value is not None:
             letters += letter
             fields.append(repr(max(float(value), 0.0)) if name in _FLOATS else value)
@@ -99,16 +104,3 @@ def gathering(group: Group, messages: Sequence[Message], real: Mapping[str, str]
     others = {name: other for name, other in real.items() if other != name}
     whole = [group.id, members, "1" if group.require_all else "0", [watched, waiting], others]
     return bytes(msgpack.packb(whole, use_bin_type=False))
-
-
-def _plain(message: Message) -> bool:
-    return (
-        message.key is None
-        and message.unique is None
-        and message.delay is None
-        and message.at is None
-        and message.group is None
-        and message.result_ttl is None
-        and message.expires_in is None
-        and message.expires_at is None
-    )
