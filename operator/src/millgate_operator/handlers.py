@@ -92,9 +92,9 @@ def configure(settings: kopf.OperatorSettings, canary: Canary) -> None:
     settings.networking.request_timeout = 30
     settings.networking.connect_timeout = 5
     settings.process.ultimate_exiting_timeout = 20
-    managed = f"{names.LABEL_MANAGED}={names.MANAGER}"
     for group, _, plural in CHILDREN:
-        settings.watching.label_selectors[_resource(group, plural)] = managed
+        # by the one label that no overlay may change
+        settings.watching.label_selectors[_resource(group, plural)] = names.LABEL_QUEUE
     lease = f"metadata.name={canary.name}"
     settings.watching.field_selectors["coordination.k8s.io", "leases"] = lease
 

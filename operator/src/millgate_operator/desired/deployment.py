@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import ceil
 from typing import Any, Final
 
@@ -28,7 +29,7 @@ def deployment(queue: TaskQueue) -> dict[str, Any]:
     if workers.template is not None:
         overlay = workers.template.model_dump(by_alias=True, exclude_unset=True)
         template = merged(template, overlay)
-    _check(template, workers)
+    _check(template, queue)
     made["spec"] = {
         "selector": {"matchLabels": names.selector(name, names.WORKER)},
         "template": template,
@@ -71,20 +72,18 @@ def _template(queue: TaskQueue, workers: Workers) -> dict[str, Any]:
 def _container(queue: TaskQueue, workers: Workers) -> dict[str, Any]:
     secret_dir = names.BROKER_DIR if queue.spec.broker.connection else names.KEY_DIR
     env = [variable.model_dump(by_alias=True, exclude_unset=True) for variable in workers.env]
+    if all(variable.name != "HOME" for variable in workers.env):  # a name may be there only once
+        env.insert(0, {"name": "HOME", "value": "/tmp"})  # noqa: S108 -- the pod's own emptyDir
     container: dict[str, Any] = {
         "name": names.CONTAINER,
         "image": workers.image,
         "command": ["millgate", "worker"],
         "env": [
-            {"name": "HOME", "value": "/tmp"},  # noqa: S108 -- the pod's own emptyDir
             *env,
             {"name": "MILLGATE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
         ],
         # the later source wins: nobody's own sources replace the operator's settings
-        "envFrom": [
-            *workers.env_from,
-            {"configMapRef": {"name": names.workers(queue.meta.name)}},
-        ],
+        "envFrom": [*workers.env_from, _settings(queue)],
         "ports": [{"name": "http", "containerPort": names.HTTP_PORT, "protocol": "TCP"}],
         "resources": workers.resources if workers.resources is not None else dict(_REQUESTS),
         "securityContext": dict(CONTAINER_SECURITY),
@@ -95,6 +94,10 @@ def _container(queue: TaskQueue, workers: Workers) -> dict[str, Any]:
         ],
     }
     return container | _probes()
+
+
+def _settings(queue: TaskQueue) -> dict[str, Any]:
+    return {"configMapRef": {"name": names.workers(queue.meta.name)}}
 
 
 def _probes() -> dict[str, Any]:
@@ -132,10 +135,12 @@ def _spread(name: str) -> list[dict[str, Any]]:
     ]
 
 
-def _check(template: dict[str, Any], workers: Workers) -> None:
-    spec, labels = template.get("spec", {}), template.get("metadata", {}).get("labels", {})
+def _check(template: dict[str, Any], queue: TaskQueue) -> None:
+    """What the API server would take and the pool could not live with; everything else it says itself."""
+    workers, spec = queue.spec.workers, _mapping(template.get("spec"))
+    assert workers is not None
     least, grace = grace_seconds(workers), spec.get("terminationGracePeriodSeconds")
-    if grace is None or grace < least:
+    if not isinstance(grace, int) or grace < least:
         raise Blocked(
             "InvalidTemplate",
             f"workers.template.spec.terminationGracePeriodSeconds is {grace}, but a drainTimeout of "
@@ -145,8 +150,20 @@ def _check(template: dict[str, Any], workers: Workers) -> None:
         raise Blocked(
             "InvalidTemplate", "workers.template.spec.restartPolicy must be Always; remove it"
         )
-    if names.LABEL_QUEUE not in labels or labels.get(names.LABEL_COMPONENT) != names.WORKER:
+    labels = _mapping(_mapping(template.get("metadata")).get("labels"))
+    if not names.selector(queue.meta.name, names.WORKER).items() <= labels.items():
         raise Blocked(
             "InvalidTemplate",
             f"workers.template.metadata.labels must leave {names.LABEL_QUEUE} and {names.LABEL_COMPONENT} alone",
         )
+    container = next((c for c in spec.get("containers", ()) if c["name"] == names.CONTAINER), {})
+    if _settings(queue) not in (container.get("envFrom") or ()):
+        raise Blocked(
+            "InvalidTemplate",
+            f"workers.template has an envFrom for the container {names.CONTAINER}, which takes the operator's settings "
+            "away; write your sources in workers.envFrom",
+        )
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}

@@ -38,6 +38,8 @@ def merged(base: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, Any
 
 
 def _merged_list(base: Sequence[Any], overlay: Sequence[Any], key: str) -> list[Any]:
+    if not all(isinstance(item, Mapping) for item in overlay):
+        return list(overlay)  # which the API server will say in its own words
     out = list(base)
     where = {item.get(key): position for position, item in enumerate(out)}
     for item in overlay:

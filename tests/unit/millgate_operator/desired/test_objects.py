@@ -176,6 +176,14 @@ def test_without_workers_there_are_no_objects_for_them() -> None:
         ({"spec": {"restartPolicy": "Never"}}, "must be Always"),
         ({"metadata": {"labels": {names.LABEL_QUEUE: None}}}, "must leave"),
         ({"metadata": {"labels": {names.LABEL_COMPONENT: "x"}}}, "must leave"),
+        ({"metadata": {"labels": {names.LABEL_QUEUE: "other"}}}, "must leave"),
+        ({"metadata": {"labels": ["x"]}}, "must leave"),
+        ({"metadata": "x"}, "must leave"),
+        ({"spec": {"terminationGracePeriodSeconds": "700"}}, "needs 630"),
+        (
+            {"spec": {"containers": [{"name": "worker", "envFrom": [{"secretRef": {"name": "x"}}]}]}},
+            "workers.envFrom",
+        ),
     ],
 )
 def test_an_overlay_that_takes_away_what_a_pool_lives_by_is_refused(
@@ -184,6 +192,21 @@ def test_an_overlay_that_takes_away_what_a_pool_lives_by_is_refused(
     with pytest.raises(Blocked, match=words) as refusal:
         worker_objects(queue(workers=workers(template=overlay)))
     assert refusal.value.reason == "InvalidTemplate"
+
+
+def test_an_overlay_with_nonsense_in_a_list_is_left_for_the_api_server_to_refuse() -> None:
+    overlay = {"spec": {"volumes": ["data"], "containers": [{"name": "worker", "env": ["A=1"]}]}}
+    pod = made(worker_objects(queue(workers=workers(template=overlay))))["Deployment"]["spec"][
+        "template"
+    ]["spec"]
+    assert (pod["volumes"], pod["containers"][0]["env"]) == (["data"], ["A=1"])
+
+
+def test_a_home_of_your_own_is_the_only_one() -> None:
+    home = {"name": "HOME", "value": "/home/app"}
+    made_by = made(worker_objects(queue(workers=workers(env=[home]))))["Deployment"]
+    [container] = made_by["spec"]["template"]["spec"]["containers"]
+    assert [one for one in container["env"] if one["name"] == "HOME"] == [home]
 
 
 def test_names_stay_short_enough_for_the_pods_that_derive_from_them() -> None:
