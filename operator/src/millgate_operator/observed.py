@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from millgate.stats import Stats
 from millgate_operator.names import DELETION_COST
@@ -68,14 +68,18 @@ class PodView:
     name: str
     ready: bool = False
     started: bool = False
+    running: bool = False  # its container, at this moment
     terminating: bool = False
     created: float | None = None  # seconds since 1970
     ready_since: float | None = None
     unschedulable_since: float | None = None
-    trouble: str = ""  # CrashLooping, ImagePull, OutOfMemory, ConfigError
+    trouble: str = ""  # CrashLooping, ImagePull, ConfigError
     detail: str = ""  # the container's own words
     marked: bool = False
 
+
+#: Seconds; a container that ended badly sooner than this after its start is one that does not live.
+_SHORT_LIFE: Final = 60.0
 
 # --- reading Kubernetes' objects -----------------------------------------------------------------
 
@@ -109,15 +113,15 @@ def pod_view(pod: Mapping[str, Any], container: str) -> PodView:
     meta, status = pod["metadata"], pod.get("status", {})
     conditions = {condition["type"]: condition for condition in status.get("conditions", ())}
     ready, scheduled = conditions.get("Ready", {}), conditions.get("PodScheduled", {})
-    state: Mapping[str, Any] = next(
-        (s for s in status.get("containerStatuses", ()) if s["name"] == container), {}
-    )
-    trouble, detail = _container_trouble(state)
+    states = status.get("containerStatuses", ())
+    state: Mapping[str, Any] = next((s for s in states if s["name"] == container), {})
+    trouble, detail = _pod_trouble(state, [*status.get("initContainerStatuses", ()), *states])
     unschedulable = scheduled.get("status") == "False"
     return PodView(
         name=meta["name"],
         ready=ready.get("status") == "True",
         started=_has_started(state),
+        running="running" in state.get("state", {}),
         terminating="deletionTimestamp" in meta or status.get("phase") in ("Failed", "Succeeded"),
         created=seconds(meta.get("creationTimestamp")),
         ready_since=seconds(ready.get("lastTransitionTime"))
@@ -135,16 +139,40 @@ def _has_started(state: Mapping[str, Any]) -> bool:
     return "running" in now or "terminated" in now or bool(last) or state.get("restartCount", 0) > 0
 
 
+def _pod_trouble(
+    mine: Mapping[str, Any], states: Sequence[Mapping[str, Any]]
+) -> tuple[str, str]:
+    """What ails the container that matters, else one of those without which its pod is not ready."""
+    trouble, detail = _container_trouble(mine)
+    if trouble:
+        return trouble, detail
+    for state in states:
+        trouble, detail = _container_trouble(state)
+        if trouble:
+            return trouble, f"container {state['name']}: {detail}"
+    return "", ""
+
+
 def _container_trouble(state: Mapping[str, Any]) -> tuple[str, str]:
     waiting = state.get("state", {}).get("waiting", {})
     reason, message = waiting.get("reason", ""), str(waiting.get("message", ""))
-    if reason == "CrashLoopBackOff":
+    if reason == "CrashLoopBackOff" or _tries_again(state):
         return "CrashLooping", _last_words(state)
     if reason in ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"):
         return "ImagePull", message
     if reason in ("CreateContainerConfigError", "CreateContainerError", "RunContainerError"):
         return "ConfigError", message
     return "", ""
+
+
+def _tries_again(state: Mapping[str, Any]) -> bool:
+    """Whether a container that ended badly soon after its start has been started again, and is not ready yet: in a
+    loop of crashes it is between two waits."""
+    last = state.get("lastState", {}).get("terminated", {})
+    began, ended = seconds(last.get("startedAt")), seconds(last.get("finishedAt"))
+    if state.get("ready") or not last.get("exitCode") or began is None or ended is None:
+        return False
+    return ended - began < _SHORT_LIFE
 
 
 def _last_words(state: Mapping[str, Any]) -> str:

@@ -50,6 +50,34 @@ def test_whether_a_pod_can_hold_work_and_what_ails_it(
     assert (view.started, view.trouble) == (started, trouble)
 
 
+def ended(after: int, code: int = 3) -> dict[str, Any]:
+    at = f"2026-01-01T00:{after // 60:02d}:{after % 60:02d}Z"
+    return {"terminated": {"exitCode": code, "startedAt": BORN, "finishedAt": at}}
+
+
+@pytest.mark.parametrize(
+    ("state", "trouble"),
+    [
+        ({"state": {"running": {}}, "lastState": ended(4), "ready": False}, "CrashLooping"),
+        ({"state": {"terminated": {}}, "lastState": ended(4), "ready": False}, "CrashLooping"),
+        ({"state": {"running": {}}, "lastState": ended(4), "ready": True}, ""),
+        ({"state": {"running": {}}, "lastState": ended(600), "ready": False}, ""),
+        ({"state": {"running": {}}, "lastState": ended(4, 0), "ready": False}, ""),
+    ],
+)
+def test_a_crash_loop_is_one_also_between_two_waits(state: dict[str, Any], trouble: str) -> None:
+    assert pod_view(a_pod(state | {"restartCount": 5}), "worker").trouble == trouble
+
+
+def test_what_ails_another_container_of_the_pod_is_told_too() -> None:
+    waiting = {"reason": "ImagePullBackOff", "message": "no such image"}
+    init = [{"name": "migrate", "state": {"waiting": waiting}}]
+    starting = {"state": {"waiting": {"reason": "PodInitializing"}}}
+    view = pod_view(a_pod(starting, initContainerStatuses=init), "worker")
+    assert (view.trouble, view.detail) == ("ImagePull", "container migrate: no such image")
+    assert not view.started
+
+
 @pytest.mark.parametrize(
     ("last", "words"),
     [

@@ -177,8 +177,10 @@ def _freeze(wish: _Wish, pool: Pool) -> _Wish:
 
 
 def _held(pods: Sequence[Pod]) -> Reason | None:
-    young = [pod for pod in pods if pod.age < _YOUNG and not pod.terminating]
-    if 2 * sum(pod.failing for pod in young) > len(young):
+    staying = [pod for pod in pods if not pod.terminating]
+    # the newest say best how the next ones will do; where all are old, they do not get better by it
+    judged = [pod for pod in staying if pod.age < _YOUNG] or staying
+    if 2 * sum(pod.failing for pod in judged) > len(judged):
         return Reason.CRASH_LOOP
     if any((pod.unschedulable or 0.0) > _NO_NODE for pod in pods):
         return Reason.UNSCHEDULABLE

@@ -21,6 +21,7 @@ def _pod(pod: PodView, now: float) -> Pod:
         name=pod.name,
         ready=pod.ready,
         started=pod.started,
+        running=pod.running,
         terminating=pod.terminating,
         failing=bool(pod.trouble),
         age=age,

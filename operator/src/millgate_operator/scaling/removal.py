@@ -73,7 +73,7 @@ def _never_ran(pod: Pod, fleet: Fleet) -> bool:
 
 
 def _may_be_mistaken(pod: Pod, row: WorkerRow | None) -> bool:
-    if pod.ready or not pod.started or pod.failing:
+    if pod.ready or not pod.started or (pod.failing and not pod.running):
         return False
     return row is None or not row.idle or row.state is not WorkerState.FENCED
 

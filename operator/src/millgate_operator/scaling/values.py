@@ -66,8 +66,9 @@ class Pod:
     name: str
     ready: bool = False
     started: bool = False  # its container has run at least once, so it may hold work
+    running: bool = False  # its container runs at this moment, whatever ails the pod
     terminating: bool = False
-    failing: bool = False  # its container ends again and again, or cannot be made
+    failing: bool = False  # a container of it ends again and again, or cannot be made
     age: float = 0.0  # seconds
     unschedulable: float | None = None  # seconds that no node was found for it
     marked: bool = False  # its deletion cost says: take this one first

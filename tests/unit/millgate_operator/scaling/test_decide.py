@@ -218,6 +218,16 @@ def test_a_pod_that_crashes_again_and_again_does_not_hold_up_the_others() -> Non
     assert Story().settled(readings(some_work(leased=1), *rows), pods).remove == ("p1",)
 
 
+def test_a_worker_that_runs_beside_a_crashing_container_may_be_mistaken_too() -> None:
+    rows = [a_row("p0", 1), fenced("p1"), a_row("p2", 1)]
+    pods = a_pool(
+        a_pod("p0"),
+        a_pod("p1", ready=False, marked=True),
+        a_pod("p2", ready=False, failing=True, running=True),
+    )
+    assert Story().settled(readings(some_work(leased=2), *rows), pods).remove == ()
+
+
 def test_nothing_shrinks_while_pods_are_being_replaced() -> None:
     rows, pool = idle_pool(8)
     decision = Story().settled(readings({}, *rows), replace(pool, rollout=True))
@@ -301,8 +311,14 @@ def test_no_more_pods_are_asked_for_while_new_ones_crash() -> None:
     assert (decision.replicas, decision.limited_by) == (None, Reason.CRASH_LOOP)
 
 
-def test_old_pods_that_crash_do_not_stop_growth() -> None:
+def test_they_are_not_asked_for_later_either_when_all_crash_for_long() -> None:
     pods = [a_pod(f"p{n}", failing=True, ready=False, age=4000.0) for n in range(3)]
+    decision = Story().tell(readings(some_work(100)), a_pool(*pods))
+    assert (decision.replicas, decision.limited_by) == (None, Reason.CRASH_LOOP)
+
+
+def test_an_old_pod_that_crashes_beside_others_does_not_stop_growth() -> None:
+    pods = [a_pod(f"p{n}", failing=n == 0, ready=n > 0, age=4000.0) for n in range(3)]
     assert Story().tell(readings(some_work(100)), a_pool(*pods)).replicas == 11
 
 
