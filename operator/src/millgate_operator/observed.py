@@ -139,9 +139,7 @@ def _has_started(state: Mapping[str, Any]) -> bool:
     return "running" in now or "terminated" in now or bool(last) or state.get("restartCount", 0) > 0
 
 
-def _pod_trouble(
-    mine: Mapping[str, Any], states: Sequence[Mapping[str, Any]]
-) -> tuple[str, str]:
+def _pod_trouble(mine: Mapping[str, Any], states: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
     """What ails the container that matters, else one of those without which its pod is not ready."""
     trouble, detail = _container_trouble(mine)
     if trouble:
@@ -213,6 +211,10 @@ class Seen:
     objects: Trouble | None = None  # what kept objects from being applied
     secret_version: str = ""
     broker: BrokerView = BrokerView()
-    workers: WorkersView | None = None
+    workers: WorkersView | None = (
+        None  # None: there is no Deployment, or `pool` says why it is not known
+    )
+    pool: Trouble | None = None  # what kept the Deployment or its pods from being read
+    cold_start: float | None = None  # seconds
     decision: LastDecision | None = None
     paused: bool = False

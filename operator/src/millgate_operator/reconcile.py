@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
@@ -62,7 +62,7 @@ def reconcile(context: Context, key: Key) -> float | None:
     hold(context, manifest, queue)
     read, unread = _read_topics(topics)
     began = context.clock.monotonic()
-    seen = _see(context, key, queue, read)
+    seen = _see(context, key, queue, read, _unread_names(topics, unread))
     took = context.clock.monotonic() - began
     later = report_seen(context, manifest, topics, read, unread, seen)
     return _again(context, key, seen, later, took)
@@ -90,11 +90,23 @@ def _read_topics(manifests: Sequence[dict[str, Any]]) -> tuple[list[Topic], dict
     return read, unread
 
 
-def _see(context: Context, key: Key, queue: TaskQueue, topics: list[Topic]) -> Seen:
+def _unread_names(manifests: Sequence[dict[str, Any]], unread: Mapping[str, str]) -> frozenset[str]:
+    """The topic names of Topics that cannot be read, as far as those say them."""
+    return frozenset(
+        str((one.get("spec") or {}).get("topicName") or one["metadata"]["name"])
+        for one in manifests
+        if one["metadata"]["name"] in unread and "deletionTimestamp" not in one["metadata"]
+    )
+
+
+def _see(
+    context: Context, key: Key, queue: TaskQueue, topics: list[Topic], unread: frozenset[str]
+) -> Seen:
     """Do everything there is to do; what went wrong is part of the answer, and stops only what needs it."""
     seen = Seen(queue, context.clock.now())
     try:
         resolved = resolve(queue, (topic for topic in topics if not topic.meta.deleting))
+        resolved = replace(resolved, refused_names=resolved.refused_names | unread)
     except InvalidSpec as error:
         return replace(seen, spec=Trouble("InvalidSpec", str(error)))
     _, objects = _attempt(lambda: _apply(context, queue, resolved))
@@ -113,11 +125,13 @@ def _see(context: Context, key: Key, queue: TaskQueue, topics: list[Topic]) -> S
             trouble = _explained(context, queue, connection, trouble)
         seen = replace(seen, broker=view or BrokerView(trouble=trouble))
         _enter(context, key, queue, resolved, connection)
-    found, _ = _attempt(lambda: observe.workers(context.cluster, *key))
+    found, unread = _attempt(lambda: observe.workers(context.cluster, *key))
     state = context.pools.get(key)
     return replace(
         seen,
         workers=found[0] if found else None,
+        pool=unread,
+        cold_start=state.memory.cold_start if state else None,
         decision=state.decision if state else None,
     )
 
@@ -202,7 +216,7 @@ def _program(
             "remove one of them, or give this one another broker.prefix",
         )
     policies = list(resolved.topics.values())
-    if resolved.refused:
+    if resolved.refused_names:
         policies += _kept(resolved, broker.configuration().topics)
     revision = broker.configure(policies, resolved.queue, replace=True)
     brokerd = str(server.detail.get("host", "")) if server.kind == "rabbitmq" else ""
@@ -231,7 +245,7 @@ def _again(
     context: Context, key: Key, seen: Seen, later: float | None, took: float
 ) -> float | None:
     """After how many seconds to look again; what `took` long to fail waits in proportion: threads are shared."""
-    trouble = seen.connection or seen.objects or seen.broker.trouble
+    trouble = seen.connection or seen.objects or seen.broker.trouble or seen.pool
     if trouble is None:
         context.blocked.pop(key, None)
         return later

@@ -81,18 +81,13 @@ def report_paused(context: Context, manifest: Mapping[str, Any]) -> None:
     words = (
         f"annotation {ANNOTATION_RECONCILE} is {PAUSED}; remove it to let the operator work again"
     )
-    kept = [
-        Condition(
-            one["type"],
-            {"True": True, "False": False}.get(one["status"]),
-            one["reason"],
-            one["message"],
-        )
-        for one in before.get("conditions", ())
-        if one["type"] != "ReconciliationPaused"
-    ]
-    fields = {k: v for k, v in before.items() if k not in ("conditions", "observedGeneration")}
-    _write(context, manifest, [*kept, yes("ReconciliationPaused", "Annotation", words)], fields)
+    pause = yes("ReconciliationPaused", "Annotation", words)
+    conditions = before.get("conditions", ())
+    generation = manifest["metadata"].get("generation", 0)
+    # what was judged before is of the generation before: nobody has looked at the present one
+    kept = [one for one in conditions if one["type"] != pause.type]
+    mark = written([pause], conditions, generation, context.clock.now())
+    _put(context, manifest, [pause], {**before, "conditions": [*kept, *mark]})
 
 
 def _invalid(message: str, aspect: str) -> list[Condition]:
@@ -105,16 +100,26 @@ def _write(
     conditions: Sequence[Condition],
     fields: Mapping[str, Any],
 ) -> float | None:
-    """Patch one status when it differs; Events for conditions that changed. Answers a wait as `report_seen`."""
-    before = item.get("status") or {}
-    meta = item["metadata"]
-    now, clock = context.clock.now(), context.clock.monotonic()
-    generation = meta.get("generation", 0)
+    """The status of one object as it is judged now; as `_put`."""
+    before = (item.get("status") or {}).get("conditions", ())
+    generation = item["metadata"].get("generation", 0)
     after = {
         "observedGeneration": generation,
-        "conditions": written(conditions, before.get("conditions", ()), generation, now),
+        "conditions": written(conditions, before, generation, context.clock.now()),
         **fields,
     }
+    return _put(context, item, conditions, after)
+
+
+def _put(
+    context: Context,
+    item: Mapping[str, Any],
+    conditions: Sequence[Condition],
+    after: Mapping[str, Any],
+) -> float | None:
+    """Patch one status when it differs; Events for conditions that changed. Answers a wait as `report_seen`."""
+    before, meta = item.get("status") or {}, item["metadata"]
+    clock = context.clock.monotonic()
     if after == before:
         return None
     key = (item["kind"], meta["namespace"], meta["name"])
@@ -136,7 +141,7 @@ def _write(
 def _essence(value: Mapping[str, Any]) -> dict[str, Any]:
     out = {name: part for name, part in value.items() if name not in _NUMBERS}
     if "workers" in out:
-        numbers = ("busy", "draining")
+        numbers = ("busy", "draining", "coldStartSeconds")
         out["workers"] = {
             name: part for name, part in out["workers"].items() if name not in numbers
         }

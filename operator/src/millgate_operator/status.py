@@ -6,6 +6,7 @@ The first check that answers is the reason shown. Reasons are stable words; mess
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from math import ceil
 from typing import Any, Final
 
 from millgate.limits import format_duration
@@ -43,7 +44,7 @@ def _workers_missing(seen: Seen) -> Condition | None:
     available = workers_available(seen)
     if available is None or available.status:
         return None
-    return no("Ready", available.reason, available.message, bad=available.bad)
+    return Condition("Ready", available.status, available.reason, available.message, available.bad)
 
 
 def _nothing_wrong(_: Seen) -> Condition | None:
@@ -73,6 +74,8 @@ def workers_available(seen: Seen) -> Condition | None:
     if seen.queue.spec.workers is None:
         return None
     view = seen.workers
+    if seen.pool is not None:
+        return Condition("WorkersAvailable", None, seen.pool.reason, seen.pool.message)
     if view is None:
         return no(
             "WorkersAvailable", "WorkersStarting", "the Deployment is not there yet", bad=False
@@ -269,7 +272,7 @@ def queue_fields(seen: Seen) -> dict[str, Any]:
     if seen.broker.revision is not None:
         out["configRevision"] = seen.broker.revision
     if seen.queue.spec.workers is not None:
-        out["workers"] = _workers(seen, seen.workers or WorkersView())
+        out["workers"] = _workers(seen)
     stats = seen.broker.stats
     if stats is not None:
         out["summary"] = _sum(list(stats.topics.values()))
@@ -291,14 +294,12 @@ def _broker(seen: Seen) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value not in ("", None)}
 
 
-def _workers(seen: Seen, view: WorkersView) -> dict[str, Any]:
-    out: dict[str, Any] = {
-        "replicas": view.replicas,
-        "selector": names.selector_text(seen.queue.meta.name, names.WORKER),
-        "desired": view.desired,
-        "ready": view.ready,
-        "updated": view.updated,
-    }
+def _workers(seen: Seen) -> dict[str, Any]:
+    out: dict[str, Any] = {"selector": names.selector_text(seen.queue.meta.name, names.WORKER)}
+    if seen.pool is None:
+        out |= _counts(seen.workers or WorkersView())
+    if seen.cold_start is not None:
+        out["coldStartSeconds"] = rounded(ceil(seen.cold_start))
     if seen.broker.stats is not None:
         rows = seen.broker.stats.workers
         out["busy"] = sum(row.leased > 0 for row in rows)
@@ -313,6 +314,15 @@ def _workers(seen: Seen, view: WorkersView) -> dict[str, Any]:
         if decision.limited_by:
             out["decision"]["limitedBy"] = decision.limited_by
     return out
+
+
+def _counts(view: WorkersView) -> dict[str, int]:
+    return {
+        "replicas": view.replicas,
+        "desired": view.desired,
+        "ready": view.ready,
+        "updated": view.updated,
+    }
 
 
 def _topics(topics: Mapping[str, TopicStats]) -> dict[str, Any]:

@@ -156,7 +156,9 @@ def _check(template: dict[str, Any], queue: TaskQueue) -> None:
             "InvalidTemplate",
             f"workers.template.metadata.labels must leave {names.LABEL_QUEUE} and {names.LABEL_COMPONENT} alone",
         )
-    container = next((c for c in spec.get("containers", ()) if c["name"] == names.CONTAINER), {})
+    container: Mapping[str, Any] = next(
+        (c for c in spec.get("containers", ()) if c["name"] == names.CONTAINER), {}
+    )
     if _settings(queue) not in (container.get("envFrom") or ()):
         raise Blocked(
             "InvalidTemplate",

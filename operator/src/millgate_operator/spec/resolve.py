@@ -38,7 +38,7 @@ class Resolved:
     topics: Mapping[str, TopicPolicy]  # by the name of the Topic object
     conflicts: Mapping[str, str]  # Topic object → the older Topic object that has its topic name
     refused: Mapping[str, str]  # Topic object → what is wrong with its policy, defaults applied
-    refused_names: frozenset[str] = frozenset()  # the topic names of those
+    refused_names: frozenset[str] = frozenset()  # topic names whose policies in the broker stay
 
 
 def resolve(queue: TaskQueue, topics: Iterable[Topic]) -> Resolved:

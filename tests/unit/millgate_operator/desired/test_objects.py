@@ -181,7 +181,11 @@ def test_without_workers_there_are_no_objects_for_them() -> None:
         ({"metadata": "x"}, "must leave"),
         ({"spec": {"terminationGracePeriodSeconds": "700"}}, "needs 630"),
         (
-            {"spec": {"containers": [{"name": "worker", "envFrom": [{"secretRef": {"name": "x"}}]}]}},
+            {
+                "spec": {
+                    "containers": [{"name": "worker", "envFrom": [{"secretRef": {"name": "x"}}]}]
+                }
+            },
             "workers.envFrom",
         ),
     ],
