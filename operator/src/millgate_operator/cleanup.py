@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from millgate.brokers.base import Broker
 from millgate.errors import MillgateError
-from millgate_operator import observe
+from millgate_operator import observe, rivals
 from millgate_operator.cluster import ClusterError
 from millgate_operator.context import Context
 from millgate_operator.errors import RetryLater
@@ -40,17 +40,14 @@ def held(manifest: Mapping[str, Any]) -> bool:
 
 def clean_up(context: Context, key: Key, manifest: Mapping[str, Any]) -> float | None:
     """Remove a deleted queue's tasks, then let the object go. Answers when to look again; None: it is gone."""
-    trouble = ""
+    trouble = "tasks are still running"
     try:
-        queue = parse_task_queue(manifest)
-        connection = observe.connection(context.cluster, queue, context.settings)
-        broker = context.links.open(key, queue.broker_queue, connection)
-        if _emptied(broker, queue):
-            _set(context, manifest, False)
-            return None
-        trouble = "tasks are still running"
-    except MillgateError as error:
-        trouble = str(error)
+        done = _done(context, key, parse_task_queue(manifest))
+    except (MillgateError, ClusterError) as error:  # whatever it is, it holds nothing for ever
+        done, trouble = False, str(error)
+    if done:
+        _set(context, manifest, False)
+        return None
     deleted = seconds(manifest["metadata"]["deletionTimestamp"]) or 0.0
     if context.clock.now() - deleted < LIMIT:
         return _AGAIN
@@ -58,6 +55,17 @@ def clean_up(context: Context, key: Key, manifest: Mapping[str, Any]) -> float |
     context.recorder.post(manifest, "FinalizerReleased", words, warning=True)
     _set(context, manifest, False)
     return None
+
+
+def _done(context: Context, key: Key, queue: TaskQueue) -> bool:
+    """Whether nothing is left to remove, or nothing is this queue's to remove."""
+    if queue.spec.deletion_policy != "Delete":  # somebody thought better of it
+        return True
+    connection = observe.connection(context.cluster, queue, context.settings)
+    broker = context.links.open(key, queue.broker_queue, connection)
+    if rivals.surely(context, key, queue, broker.server()) is not None:
+        return True
+    return _emptied(broker, queue)
 
 
 def _emptied(broker: Broker, queue: TaskQueue) -> bool:

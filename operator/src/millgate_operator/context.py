@@ -14,6 +14,7 @@ from millgate_operator.events import Recorder
 from millgate_operator.links import Key, Links
 from millgate_operator.metrics import Metrics
 from millgate_operator.observed import LastDecision, Trouble, WorkersView
+from millgate_operator.roster import Roster
 from millgate_operator.scaling import Memory, ScalingPolicy, Terms
 from millgate_operator.settings import OperatorSettings
 from millgate_operator.spec import TaskQueue
@@ -83,6 +84,7 @@ class Context:
 
     cluster: Cluster
     links: Links
+    roster: Roster
     applier: Applier
     recorder: Recorder
     clock: Clock
@@ -106,6 +108,7 @@ def make_context(
     return Context(
         cluster=cluster,
         links=links(settings.broker_deadline),
+        roster=Roster(cluster, clock, settings.namespaces),
         applier=Applier(cluster),
         recorder=Recorder(cluster, clock, settings.identity),
         clock=clock,

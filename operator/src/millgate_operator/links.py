@@ -19,12 +19,13 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from millgate.brokers import open_broker
-from millgate.brokers.base import Broker
+from millgate.brokers.base import Broker, Server
 from millgate.errors import MillgateError
 from millgate_operator.names import BROKER_DIR, KEY_DIR
 from millgate_operator.observed import Connection
 
 Key = tuple[str, str]  # namespace and name of a TaskQueue
+Place = tuple[str, str]  # an endpoint, and what a queue's tasks are in there
 Opener = Callable[[str, str, float], Broker]
 
 
@@ -54,7 +55,7 @@ class Links:
     def __init__(self, deadline: float, opener: Opener | None = None) -> None:
         self._deadline, self._open = deadline, opener or SharedConnections()
         self._links: dict[Key, _Link] = {}
-        self._places: dict[tuple[str, str], dict[Key, str]] = {}  # who is where, since when
+        self._places: dict[Place, dict[Key, str]] = {}  # who is where, since when
         self._lock = threading.Lock()
         self._folder = Path(tempfile.mkdtemp(prefix="millgate-operator-"))
 
@@ -76,11 +77,31 @@ class Links:
             link = self._links.get(key)
         return link.broker if link is not None and link.ready else None
 
-    def holder(self, key: Key, created: str, place: tuple[str, str]) -> Key | None:
-        """Who has `place` (endpoint, queue) already: the older TaskQueue. None: this one has it now."""
+    def ask(self, queue: str, connection: Connection) -> Server:
+        """What is behind a connection that is not kept. Raises MillgateError."""
         with self._lock:
-            for others in self._places.values():
-                others.pop(key, None)
+            broker = self._opened(queue, connection)
+        try:
+            return broker.server()
+        finally:
+            _quietly_close(broker)
+            with self._lock:
+                self._forget(connection)
+
+    def holds(self, key: Key, place: Place) -> bool:
+        """Whether a TaskQueue is known to be in this place, beside others or alone."""
+        with self._lock:
+            return key in self._places.get(place, ())
+
+    def is_placed(self, key: Key) -> bool:
+        """Whether it is known where a TaskQueue's tasks are."""
+        with self._lock:
+            return any(key in here for here in self._places.values())
+
+    def holder(self, key: Key, created: str, place: Place) -> Key | None:
+        """Who has `place` already: the older TaskQueue. None: this one has it now."""
+        with self._lock:
+            self._displace(key)
             here = self._places.setdefault(place, {})
             here[key] = created
             oldest = min(here, key=lambda one: (here[one], one))
@@ -90,8 +111,7 @@ class Links:
         """Give a queue's connections back, and forget its secrets."""
         with self._lock:
             link = self._links.pop(key, None)
-            for others in self._places.values():
-                others.pop(key, None)
+            self._displace(key)
             if link is not None:
                 self._forget(link.connection)
         if link is not None:
@@ -109,11 +129,7 @@ class Links:
 
     def _replace(self, key: Key, queue: str, connection: Connection) -> _Link:
         with self._lock:
-            folder = self._write(connection)
-            url = connection.url
-            for inside in (BROKER_DIR, KEY_DIR):
-                url = url.replace(inside + "/", f"{folder}/")
-            link = _Link(connection, queue, self._open(url, queue, self._deadline))
+            link = _Link(connection, queue, self._opened(queue, connection))
             old = self._links.get(key)
             self._links[key] = link
             if old is not None:
@@ -122,11 +138,27 @@ class Links:
             _quietly_close(old.broker)
         return link
 
+    def _displace(self, key: Key) -> None:
+        for place, here in list(self._places.items()):
+            here.pop(key, None)
+            if not here:
+                del self._places[place]
+
+    def _opened(self, queue: str, connection: Connection) -> Broker:
+        folder = self._write(connection)
+        url = connection.url
+        for inside in (BROKER_DIR, KEY_DIR):
+            url = url.replace(inside + "/", f"{folder}/")
+        return self._open(url, queue, self._deadline)
+
     def _write(self, connection: Connection) -> Path:
+        """The files, which are what their folder is named after: one that is there may be being read."""
         folder = self._place(connection)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for name, data in connection.files.items():
             path = folder / name
+            if path.exists() and path.read_bytes() == data:
+                continue
             handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
             with os.fdopen(handle, "wb") as file:
                 file.write(data)

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 
 from millgate.errors import BrokerUnavailable, MillgateError
 from millgate.queues import TopicPolicy
-from millgate_operator import names, observe
+from millgate_operator import names, observe, rivals
 from millgate_operator.apply import new_key
 from millgate_operator.cleanup import clean_up, held, hold
 from millgate_operator.cluster import TASK_QUEUE, ClusterError
@@ -18,6 +18,7 @@ from millgate_operator.errors import Blocked, InvalidSpec, RetryLater
 from millgate_operator.links import Key
 from millgate_operator.observed import BrokerView, Connection, Seen, Trouble
 from millgate_operator.report import report_gone, report_invalid, report_paused, report_seen
+from millgate_operator.rivals import CONFLICT
 from millgate_operator.scaling import ScalingPolicy, scaling_policy
 from millgate_operator.spec import (
     Resolved,
@@ -109,30 +110,45 @@ def _see(
         resolved = replace(resolved, refused_names=resolved.refused_names | unread)
     except InvalidSpec as error:
         return replace(seen, spec=Trouble("InvalidSpec", str(error)))
-    _, objects = _attempt(lambda: _apply(context, queue, resolved))
-    seen = replace(seen, resolved=resolved, objects=objects)
+    made, objects = _attempt(lambda: _apply_broker(context, queue))
+    seen = _meet_broker(context, key, replace(seen, resolved=resolved))
+    trouble = seen.broker.trouble
+    if trouble is None or trouble.reason != CONFLICT:  # else they would take another queue's tasks
+        _, unmade = _attempt(lambda: _apply_workers(context, queue, resolved, made))
+        objects = objects or unmade
+    found, dark = _attempt(lambda: observe.workers(context.cluster, *key))
+    state = context.pools.get(key)
+    return replace(
+        seen,
+        objects=objects,
+        workers=found[0] if found else None,
+        pool=dark,
+        cold_start=state.memory.cold_start if state else None,
+        decision=state.decision if state else None,
+    )
+
+
+def _meet_broker(context: Context, key: Key, seen: Seen) -> Seen:
+    """Let the broker hold what the manifests say, and the autoscaler look at the queue."""
+    queue, resolved = seen.queue, seen.resolved
+    assert resolved is not None
     connection, trouble = _attempt(
         lambda: observe.connection(context.cluster, queue, context.settings)
     )
     if connection is None:
-        context.links.close(key)
+        if trouble is not None and not trouble.passing:
+            context.links.close(key)
+            context.pools.drop(key)
+        return replace(seen, connection=trouble)
+    view, trouble = _attempt(lambda: _program(context, key, queue, resolved, connection))
+    if trouble is not None and trouble.passing:
+        trouble = _explained(context, queue, connection, trouble)
+    if trouble is not None and trouble.reason == CONFLICT:
         context.pools.drop(key)
-        seen = replace(seen, connection=trouble)
     else:
-        seen = replace(seen, secret_version=connection.version)
-        view, trouble = _attempt(lambda: _program(context, key, queue, resolved, connection))
-        if trouble is not None and trouble.passing:
-            trouble = _explained(context, queue, connection, trouble)
-        seen = replace(seen, broker=view or BrokerView(trouble=trouble))
         _enter(context, key, queue, resolved, connection)
-    found, unread = _attempt(lambda: observe.workers(context.cluster, *key))
-    state = context.pools.get(key)
     return replace(
-        seen,
-        workers=found[0] if found else None,
-        pool=unread,
-        cold_start=state.memory.cold_start if state else None,
-        decision=state.decision if state else None,
+        seen, secret_version=connection.version, broker=view or BrokerView(trouble=trouble)
     )
 
 
@@ -156,22 +172,35 @@ def _attempt(call: Callable[[], T]) -> tuple[T | None, Trouble | None]:
         return None, Trouble(error.reason, str(error))
 
 
-def _apply(context: Context, queue: TaskQueue, resolved: Resolved) -> None:
-    """Every object; the first trouble is raised when all have been tried."""
+def _apply_broker(context: Context, queue: TaskQueue) -> list[dict[str, Any]]:
+    """What serves the queue, where the operator runs that; answers the objects."""
     if queue.spec.broker.type == "Local":
         _ensure_key(context, queue)
-    policies = {policy.name: policy for policy in resolved.topics.values()}
-    initial = _initial(scaling_policy(queue, policies))
-    pool = names.workers(queue.meta.name)
     version = ""
     if queue.spec.broker.type == "RabbitMQ":
         version = observe.secret_version(context.cluster, queue, context.settings)
     wishes = broker_objects(queue, context.settings, version)
+    _apply_all(context, queue, wishes, None)
+    return wishes
+
+
+def _apply_workers(
+    context: Context, queue: TaskQueue, resolved: Resolved, made: list[dict[str, Any]] | None
+) -> None:
+    """The pool; with all that was `made` for the broker, what is not wished any more goes."""
+    policies = {policy.name: policy for policy in resolved.topics.values()}
+    wishes = worker_objects(queue)
+    _apply_all(context, queue, wishes, _initial(scaling_policy(queue, policies)))
+    if made is not None:
+        context.applier.prune(queue, [*made, *wishes])
+
+
+def _apply_all(
+    context: Context, queue: TaskQueue, wishes: Sequence[dict[str, Any]], initial: int | None
+) -> None:
+    """Every object; the first trouble is raised when all have been tried."""
+    pool = names.workers(queue.meta.name)
     troubles: list[Blocked | RetryLater] = []
-    try:
-        wishes += worker_objects(queue)
-    except Blocked as error:
-        troubles.append(error)
     for wish in wishes:
         try:
             if wish["kind"] == "Deployment" and wish["metadata"]["name"] == pool:
@@ -182,7 +211,6 @@ def _apply(context: Context, queue: TaskQueue, resolved: Resolved) -> None:
             troubles.append(error)
     if troubles:
         raise troubles[0]
-    context.applier.prune(queue, wishes)
 
 
 def _initial(scaling: ScalingPolicy | None) -> int | None:
@@ -207,13 +235,12 @@ def _program(
     """The broker, set up and configured as the manifests say. Raises MillgateError."""
     broker = context.links.open(key, queue.broker_queue, connection)
     server = broker.server()
-    place = (server.endpoint, queue.broker_queue)
-    holder = context.links.holder(key, queue.meta.created, place)
+    holder = rivals.holder(context, key, queue, server)
     if holder is not None:
         raise Blocked(
-            "PrefixConflict",
-            f"TaskQueue {'/'.join(holder)} is older and has the queue {queue.broker_queue} on {server.endpoint}; "
-            "remove one of them, or give this one another broker.prefix",
+            CONFLICT,
+            f"TaskQueue {'/'.join(holder)} is older and has the tasks of queue {queue.broker_queue} on "
+            f"{server.endpoint}; remove one of them, and create this one again with another broker.prefix",
         )
     policies = list(resolved.topics.values())
     if resolved.refused_names:
