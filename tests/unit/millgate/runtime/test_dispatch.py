@@ -13,7 +13,7 @@ from millgate.runtime.dispatch import Dispatcher
 from millgate.runtime.estimate import FRAME, Runtimes
 from millgate.runtime.handle import Phase
 from millgate.runtime.ledger import Run
-from millgate.runtime.table import BUFFERED, Table
+from millgate.runtime.table import BUFFERED, Table, rows_for
 from millgate.runtime.terms import Terms
 from support.clock import FakeClock
 
@@ -202,3 +202,22 @@ def test_the_target_falls_when_children_are_held(scene: Scene) -> None:
     assert one == 2 + 50
     scene.children[1].phase = Phase.RETIRING
     assert scene.dispatcher.target(scene.children, scene.clock.monotonic()) == 1
+
+
+def test_a_long_run_keeps_its_row_beside_any_number_of_short_ones() -> None:
+    scene = Scene(children=1, slots=2)
+    [child] = scene.children
+    scene.claim(1, "long")
+    scene.hand_out()
+    long = child.start_next(scene.clock.monotonic())
+    began = scene.clock.monotonic()
+    for _ in range(3 * rows_for(2)):
+        scene.clock.advance(1.0)
+        scene.claim(1)
+        scene.hand_out()
+        short = child.start_next(scene.clock.monotonic())
+        child.table.cancel(short.seq)
+        child.finish(short)
+    child.table.cancel(long.seq)
+    assert child.table.started_at(long.seq) == began  # timeouts count from it
+    assert child.table.cancelled(long.seq)

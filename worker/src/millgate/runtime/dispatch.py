@@ -117,13 +117,21 @@ class Dispatcher:
 
     def _put(self, child: Child) -> list[Any]:
         run = self._waiting.popleft()
-        self._last += 1
-        run.seq = self._last
+        run.seq = self._number_for(child)
         child.runs[run.seq] = run
         child.lease = min(child.lease or run.claim.lease, run.claim.lease)
         if child.left is not None:
             child.left -= 1
         return wire.job(run.seq, run.claim, run.gathered, run.terms.payload_max)
+
+    def _number_for(self, child: Child) -> int:
+        """The next number whose row in the child's page no run in it has: a long one beside many short ones keeps its."""
+        self._last += 1
+        rows = child.table.rows
+        if self._last - next(iter(child.runs), self._last) >= rows:
+            while any((self._last - seq) % rows == 0 for seq in child.runs):
+                self._last += 1
+        return self._last
 
     def _ahead(self, run: Run) -> int:
         return ahead(self._runtimes.expect(run.task), self._slots, MOST)

@@ -35,14 +35,15 @@ def rows_for(slots: int) -> int:
 
 
 class Table:
-    """One child's page, seen by either side. Numbers (`seq`) are given out by the supervisor and only grow."""
+    """One child's page, seen by either side. Numbers (`seq`) are given out by the supervisor and only grow; those that
+    are in the child at once differ in their row, the number modulo `rows`."""
 
     def __init__(self, descriptor: int, slots: int) -> None:
         self.descriptor = descriptor
         self.slots = slots
-        self._rows = rows_for(slots)
+        self.rows = rows_for(slots)
         self._map = mmap.mmap(descriptor, self.size(slots))
-        self._words = memoryview(self._map)[: 8 * (_HEAD + _ROW * self._rows)].cast("Q")
+        self._words = memoryview(self._map)[: 8 * (_HEAD + _ROW * self.rows)].cast("Q")
         self._shelf = memoryview(self._map)[-SHELF:]
         self._on_shelf = 0  # the child's own knowledge of its word
 
@@ -67,7 +68,7 @@ class Table:
         os.close(self.descriptor)
 
     def _row(self, seq: int) -> int:
-        return _HEAD + _ROW * (seq % self._rows)
+        return _HEAD + _ROW * (seq % self.rows)
 
     # --- the child -------------------------------------------------------------------------------
 
