@@ -5,16 +5,18 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+from millgate.brokers.base import State, TaskState
 from millgate.clock import SystemClock
 from millgate.errors import BrokerUnavailable
 from millgate.message import Claim, Message
+from millgate.outcome import Reason
 from millgate.runtime.intake import Intake
 from millgate.runtime.ledger import Ledger
 from millgate.runtime.logs import Journal
 from millgate.runtime.metrics import Metrics
 from millgate.runtime.policies import Policies
 from millgate.runtime.verdict import Verdict
-from millgate.settlement import Charge, Later
+from millgate.settlement import Bury, Charge, Later
 from millgate.spec import TaskWire
 
 
@@ -28,11 +30,18 @@ class Away:
         raise BrokerUnavailable("away")
 
 
-def made() -> tuple[Intake, Ledger, int]:
+class Generous(Away):
+    """A broker that keeps large results."""
+
+    def states(self, ids: Any) -> Any:
+        return [TaskState(id, State.SUCCEEDED, "maths", b"r" * 16 * 2**20) for id in ids]  # noqa: A001
+
+
+def made(broker: Any = None) -> tuple[Intake, Ledger, int]:
     clock, metrics, ledger, policies = SystemClock(), Metrics(), Ledger(), Policies()
     journal = Journal(clock, json_lines=True, level="error")
     intake = Intake(
-        SimpleNamespace(broker=Away()),  # type: ignore[arg-type]
+        SimpleNamespace(broker=broker or Away()),  # type: ignore[arg-type]
         ledger,
         policies,
         verdict=Verdict(ledger, journal, metrics),
@@ -64,3 +73,15 @@ def test_claims_start_with_the_policies_that_are_known_when_newer_ones_cannot_be
     intake, ledger, revision = made()
     assert [run.claim.id for run in intake.receive([claim("a")], revision + 1)] == ["a"]
     assert ledger.active == 1
+
+
+def test_a_callback_whose_members_results_fit_into_no_frame_is_buried_and_the_others_start() -> None:
+    intake, ledger, revision = made(Generous())
+    runs = intake.receive([claim("a"), claim("b", gather=("m",) * 4), claim("c", gather=("m",))], revision)
+    assert [run.claim.id for run in runs] == ["a", "c"]
+    [entry] = ledger.take()
+    assert entry.run.claim.id == "b"
+    assert isinstance(entry.settlement, Bury)
+    assert entry.settlement.reason is Reason.RESULT_REFUSED
+    assert entry.settlement.failure is not None
+    assert "return references" in entry.settlement.failure.message

@@ -127,3 +127,34 @@ def test_outcomes_cross_unchanged(outcome: Outcome) -> None:
 def test_what_is_no_outcome_is_refused(fields: list[object]) -> None:
     with pytest.raises(NotDecodable):
         wire.load_outcome(fields)
+
+
+def a_job(number: int, size: int, results: tuple[int, ...] = ()) -> list[object]:
+    states = [["m", "succeeded", "t", b"r" * result, None, None, None, 1, ""] for result in results]
+    return wire.job(number, Claim("a", "t", "token", b"b" * size), states or None)
+
+
+@pytest.mark.parametrize(
+    "jobs",
+    [
+        [a_job(number, 16 * 2**20) for number in range(5)],
+        [a_job(number, 2**20) for number in range(64)],
+        [a_job(1, 10), a_job(2, 10, (16 * 2**20, 16 * 2**20)), a_job(3, 10, (16 * 2**20,) * 2)],
+    ],
+)
+def test_large_jobs_are_spread_over_frames(jobs: list[list[object]]) -> None:
+    found = wire.frames_of(wire.run_frames(jobs))
+    assert [job for _, some in found for job in some] == jobs
+    assert len(found) > 1
+
+
+def test_small_jobs_share_one_frame() -> None:
+    jobs = [a_job(number, 100) for number in range(64)]
+    assert wire.run_frames(jobs) == wire.encode(["run", jobs])
+
+
+def test_an_answer_that_is_too_large_is_an_error_to_who_asked() -> None:
+    results = [b"r" * 16 * 2**20] * 5
+    [[word, request, ok, (kind, text)]] = wire.frames_of(wire.answer_frame(7, True, results))
+    assert (word, request, ok, kind) == ("answer", 7, False, "PayloadTooLarge")
+    assert "ask for less" in text

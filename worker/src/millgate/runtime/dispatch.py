@@ -76,7 +76,7 @@ class Dispatcher:
             for child, jobs in given:
                 frames.setdefault(child, []).append(jobs)
         for child, several in frames.items():
-            child.send(b"".join([wire.encode(["run", jobs]) for jobs in several]))
+            child.send(b"".join([wire.run_frames(jobs) for jobs in several]))
         return list(frames)
 
     def _pass(self, children: Collection[Child]) -> list[tuple[Child, list[Any]]]:

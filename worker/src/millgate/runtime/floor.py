@@ -217,7 +217,7 @@ class Floor:
 
     def _ask(self, child: Child, request: int, seq: int, verb: str, arguments: list[Any]) -> None:
         def answer(ok: bool, value: Any) -> None:
-            self._reactor.post(child.send, wire.encode(["answer", request, ok, value]))
+            self._reactor.post(child.send, wire.answer_frame(request, ok, value))
 
         self._desk.ask(seq, verb, arguments, answer)
 

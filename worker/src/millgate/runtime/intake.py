@@ -11,6 +11,7 @@ from millgate.errors import BrokerError, NotDecodable
 from millgate.message import Claim, Options
 from millgate.outcome import Failure, Interrupted, Outcome, Reason, Rejected
 from millgate.retry import RetryPolicy
+from millgate.runtime import wire
 from millgate.runtime.connection import Connection
 from millgate.runtime.ledger import Ledger, Run
 from millgate.runtime.metrics import Metrics
@@ -108,6 +109,14 @@ class Intake:
             self._verdict.give_back(run, _UNREAD)
             return None
         run.gathered = [dump_state(state) for state in states]
+        try:
+            wire.run_frames([wire.job(0, run.claim, run.gathered)])
+        except wire.FrameTooLarge as error:
+            text = f"the results of the members together: {error}; return references instead"
+            failure = Failure("millgate.errors.PayloadTooLarge", text)
+            self._ledger.add([run])
+            self._verdict.finish(run, Rejected(failure, Reason.RESULT_REFUSED))
+            return None
         return run
 
     def _terms_of(self, name: str, options: Options | None, task: TaskWire, topic: str) -> Terms:

@@ -33,6 +33,12 @@ MAX_FRAME: Final = 64 * 2**20
 _CHUNK: Final = 64 * 1024
 _LENGTH: Final = struct.Struct("<I")
 _HEADER: Final = _LENGTH.size
+#: Bytes of records from which on no more jobs are put into a frame.
+_FULL: Final = MAX_FRAME // 4
+#: Where in a job's fields its record is, and the states that go in first; where in a state the result is.
+_RECORD: Final = 3
+_GATHERED: Final = 12
+_RESULT: Final = 3
 
 
 class FrameTooLarge(NotDecodable):
@@ -182,6 +188,35 @@ def load_job(fields: list[Any]) -> tuple[int, Message, list[int], list[Any] | No
         raise NotDecodable(f"not a job: {error}") from error
     message = claimed_message(id_, topic, record, priority, key, ttl, group)
     return seq, message, [a, f, lo, i], gathered, most
+
+
+def run_frames(jobs: list[list[Any]]) -> bytes:
+    """Jobs for one child: one frame, or several if they are large. Raises FrameTooLarge for one that is by itself."""
+    if sum([len(fields[_RECORD]) for fields in jobs]) <= _FULL and not any([fields[_GATHERED] for fields in jobs]):
+        return encode(["run", jobs])
+    frames, some, size = [], list[list[Any]](), 0
+    for fields in jobs:
+        size += _size(fields)
+        if some and size > _FULL:
+            frames.append(encode(["run", some]))
+            some, size = [], _size(fields)
+        some.append(fields)
+    return b"".join([*frames, encode(["run", some])])
+
+
+def answer_frame(request: int, ok: bool, value: Any) -> bytes:
+    """The answer to a task's question; a value that fits into no frame is an error to the task."""
+    try:
+        return encode(["answer", request, ok, value])
+    except FrameTooLarge as error:
+        told = ["PayloadTooLarge", f"the answer: {error}; ask for less at once"]
+        return encode(["answer", request, False, told])
+
+
+def _size(fields: list[Any]) -> int:
+    """About the bytes of a job."""
+    results = sum([len(state[_RESULT] or b"") for state in fields[_GATHERED] or ()])
+    return len(fields[_RECORD]) + results
 
 
 #: A success without result and next step.
