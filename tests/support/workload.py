@@ -331,6 +331,14 @@ def with_lock(path: str, seconds: float) -> int:
         return lock.fence
 
 
+@app.task(name="die_with_lock", backoff="None")
+def die_with_lock() -> int:
+    with current().lock("the lock", ttl=600.0):
+        if current().attempt == 1:
+            os._exit(9)
+        return current().attempt
+
+
 @app.task(name="with_progress")
 def with_progress() -> None:
     current().progress({"done": 1})

@@ -137,6 +137,14 @@ def test_a_lock_lets_one_run_in_at_a_time_and_outlives_its_ttl_while_it_is_held(
     assert bench.broker.locks() == []
 
 
+@every_broker_and_memory
+def test_a_lock_goes_back_with_the_child_that_held_it(bench: Any) -> None:
+    sent = bench.send("die_with_lock")
+    bench.ready()
+    assert bench.result(sent) == 2
+    assert bench.broker.locks() == []
+
+
 def test_a_task_may_start_processes_of_its_own(bench: Any) -> None:
     sent = bench.send("many_processes")
     bench.ready()

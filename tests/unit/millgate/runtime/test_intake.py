@@ -75,9 +75,13 @@ def test_claims_start_with_the_policies_that_are_known_when_newer_ones_cannot_be
     assert ledger.active == 1
 
 
-def test_a_callback_whose_members_results_fit_into_no_frame_is_buried_and_the_others_start() -> None:
+def test_a_callback_whose_members_results_fit_into_no_frame_is_buried_and_the_others_start() -> (
+    None
+):
     intake, ledger, revision = made(Generous())
-    runs = intake.receive([claim("a"), claim("b", gather=("m",) * 4), claim("c", gather=("m",))], revision)
+    runs = intake.receive(
+        [claim("a"), claim("b", gather=("m",) * 4), claim("c", gather=("m",))], revision
+    )
     assert [run.claim.id for run in runs] == ["a", "c"]
     [entry] = ledger.take()
     assert entry.run.claim.id == "b"

@@ -24,17 +24,18 @@ _LOCK_POLL: Final = 0.25  # seconds between two tries for a lock that is held
 Answer = Callable[[bool, Any], None]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Held:
-    """A lock that a run holds."""
+    """A lock that a run holds, or waits for."""
 
+    run: int
     name: str
     holder: str
-    fence: int
     ttl: float
-    run: int
-    due: float
+    fence: int = 0  # 0: it is waited for
+    due: float = float("inf")  # monotonic, when it is to be renewed
     lost: bool = False
+    over: bool = False  # its run has ended
 
 
 class Desk:
@@ -47,7 +48,8 @@ class Desk:
         self._clock = clock
         self._calls: deque[Callable[[], None]] = deque()
         self._progress: dict[ClaimRef, bytes] = {}
-        self._locks: dict[tuple[int, str], Held] = {}
+        self._locks: dict[str, Held] = {}  # by holder
+        self._granting = threading.Lock()  # between the grant of a lock and the end of its run
         self._holders = itertools.count(1)
         self._bell = threading.Event()
         self._stopping = False
@@ -61,7 +63,13 @@ class Desk:
 
     def ask(self, run: int, verb: str, arguments: list[Any], answer: Answer) -> None:
         """Carry out a verb for a run and call `answer(ok, value)`."""
-        if verb == "wait" or (verb == "acquire_lock" and arguments[2] > 0):
+        waits = verb == "wait" or (verb == "acquire_lock" and arguments[2] > 0)
+        if verb == "acquire_lock":  # known from here on: its run may end before it is granted
+            name, ttl, patience = arguments
+            held = Held(run, name, f"{self._worker}/{next(self._holders)}", ttl)
+            self._locks[held.holder] = held
+            arguments = [held, patience]
+        if waits:
             name = f"desk-{verb}"
             call = (run, verb, arguments, answer)
             threading.Thread(target=self._serve, args=call, name=name, daemon=True).start()
@@ -71,12 +79,16 @@ class Desk:
 
     @property
     def holds_locks(self) -> bool:
-        """Whether any run holds a lock."""
+        """Whether any run holds a lock, or waits for one."""
         return bool(self._locks)
 
     def ended(self, run: int) -> None:
-        """A run has ended: what locks it still holds are given back."""
-        if any(held.run == run for held in list(self._locks.values())):
+        """A run has ended: what locks it still holds are given back, and what it waits for is not for it any more."""
+        with self._granting:
+            its = [held for held in list(self._locks.values()) if held.run == run]
+            for held in its:
+                held.over = True
+        if any(held.fence for held in its):
             self._calls.append(lambda: self._release_all(run))
             self._bell.set()
 
@@ -92,10 +104,14 @@ class Desk:
         while not self._stopping:
             self._bell.wait(self._until_due())
             self._bell.clear()
+            self._keep_up()
             while self._calls:
                 self._calls.popleft()()
-            self._send_progress()
-            self._renew_locks()
+                self._keep_up()  # there may always be another call
+
+    def _keep_up(self) -> None:
+        self._send_progress()
+        self._renew_locks()
 
     def _until_due(self) -> float:
         now = self._clock.monotonic()
@@ -137,13 +153,15 @@ class Desk:
                 self._journal.say("warning", "lock lost", lock=held.name)
 
     def _release_all(self, run: int) -> None:
-        for key, held in list(self._locks.items()):
-            if held.run == run:
-                self._locks.pop(key, None)
-                try:
-                    self._connection.broker.release(held.name, held.holder, held.fence)
-                except BrokerError:
-                    continue  # it runs out by itself
+        for held in list(self._locks.values()):
+            if held.run == run and held.fence and self._locks.pop(held.holder, None) is not None:
+                self._give_back(held, held.fence)
+
+    def _give_back(self, held: Held, fence: int) -> None:
+        try:
+            self._connection.broker.release(held.name, held.holder, fence)
+        except BrokerError:
+            return  # it runs out by itself
 
     # --- the verbs -------------------------------------------------------------------------------
 
@@ -169,22 +187,36 @@ class Desk:
     def _do_release(self, _run: int, name: str, holder: str | None, fence: int | None) -> Any:
         return self._connection.broker.release(name, holder, fence)
 
-    def _do_acquire_lock(self, run: int, name: str, ttl: float, wait: float) -> Any:
-        holder = f"{self._worker}/{next(self._holders)}"
+    def _do_acquire_lock(self, _run: int, held: Held, wait: float) -> Any:
         end = self._clock.monotonic() + wait
-        while True:
-            lock = self._connection.broker.acquire(name, holder, ttl)
-            now = self._clock.monotonic()
-            if lock is not None:
-                self._locks[run, name] = Held(name, holder, lock.fence, ttl, run, now + ttl / 3)
-                self._bell.set()
-                return lock.fence
-            if now >= end or self._stopping:
-                return None
-            self._clock.sleep(min(_LOCK_POLL, max(0.0, end - now)))
+        try:
+            while not held.over:
+                lock = self._connection.broker.acquire(held.name, held.holder, held.ttl)
+                if lock is not None:
+                    return self._granted(held, lock.fence)
+                now = self._clock.monotonic()
+                if now >= end or self._stopping:
+                    break
+                self._clock.sleep(min(_LOCK_POLL, max(0.0, end - now)))
+        finally:
+            if not held.fence:
+                self._locks.pop(held.holder, None)
+        return None
+
+    def _granted(self, held: Held, fence: int) -> int | None:
+        with self._granting:
+            if not held.over:
+                held.due = self._clock.monotonic() + held.ttl / 3
+                held.fence = fence
+        if not held.fence:  # nobody would give it back later, and it would be renewed for ever
+            self._give_back(held, fence)
+            return None
+        self._bell.set()
+        return fence
 
     def _do_release_lock(self, run: int, name: str, fence: int) -> Any:
-        held = self._locks.pop((run, name), None)
-        if held is None or held.fence != fence:
-            return False
-        return self._connection.broker.release(name, held.holder, fence) and not held.lost
+        for held in list(self._locks.values()):
+            if (held.run, held.name, held.fence) == (run, name, fence):
+                self._locks.pop(held.holder, None)
+                return self._connection.broker.release(name, held.holder, fence) and not held.lost
+        return False

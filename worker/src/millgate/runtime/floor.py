@@ -68,7 +68,7 @@ class Floor:
         self._given_back = False
         self._next_tick = 0.0
         pool.on_frame, pool.on_ends = self._frame, self._ends
-        pool.on_gone = lambda child: deadlines.clear(child.row)
+        pool.on_gone = self._gone
 
     # --- the loop --------------------------------------------------------------------------------
 
@@ -214,6 +214,12 @@ class Floor:
         if not child.quiet:
             child.capture.end()
         child.quiet += len(ended)
+
+    def _gone(self, child: Child) -> None:
+        """Its process has ended, whatever it was about."""
+        self._deadlines.clear(child.row)
+        for seq in child.runs if self._desk.holds_locks else ():
+            self._desk.ended(seq)
 
     def _ask(self, child: Child, request: int, seq: int, verb: str, arguments: list[Any]) -> None:
         def answer(ok: bool, value: Any) -> None:

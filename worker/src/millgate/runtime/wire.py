@@ -192,16 +192,20 @@ def load_job(fields: list[Any]) -> tuple[int, Message, list[int], list[Any] | No
 
 def run_frames(jobs: list[list[Any]]) -> bytes:
     """Jobs for one child: one frame, or several if they are large. Raises FrameTooLarge for one that is by itself."""
-    if sum([len(fields[_RECORD]) for fields in jobs]) <= _FULL and not any([fields[_GATHERED] for fields in jobs]):
-        return encode(["run", jobs])
-    frames, some, size = [], list[list[Any]](), 0
+    frames: list[bytes] = []
+    some: list[list[Any]] = []
+    size = 0
     for fields in jobs:
-        size += _size(fields)
-        if some and size > _FULL:
+        own = len(fields[_RECORD])
+        if fields[_GATHERED]:
+            own += sum(len(state[_RESULT] or b"") for state in fields[_GATHERED])
+        if some and size + own > _FULL:
             frames.append(encode(["run", some]))
-            some, size = [], _size(fields)
+            some, size = [], 0
         some.append(fields)
-    return b"".join([*frames, encode(["run", some])])
+        size += own
+    frames.append(encode(["run", some]))
+    return b"".join(frames)
 
 
 def answer_frame(request: int, ok: bool, value: Any) -> bytes:
@@ -211,12 +215,6 @@ def answer_frame(request: int, ok: bool, value: Any) -> bytes:
     except FrameTooLarge as error:
         told = ["PayloadTooLarge", f"the answer: {error}; ask for less at once"]
         return encode(["answer", request, False, told])
-
-
-def _size(fields: list[Any]) -> int:
-    """About the bytes of a job."""
-    results = sum([len(state[_RESULT] or b"") for state in fields[_GATHERED] or ()])
-    return len(fields[_RECORD]) + results
 
 
 #: A success without result and next step.

@@ -1,0 +1,118 @@
+"""What the desk does for runs: locks that end with their run however it ends, renewed whatever else there is to do."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from millgate.brokers.memory import MemoryBroker
+from millgate.clock import SystemClock
+from millgate.runtime.desk import Desk
+from millgate.runtime.logs import Journal
+from support.builders import a_message
+from support.wait import eventually
+
+
+class Scene:
+    """A desk at work beside a memory broker."""
+
+    def __init__(self) -> None:
+        self.clock, self.broker = SystemClock(), MemoryBroker()
+        self.journal = Journal(
+            self.clock, json_lines=True, level="error", descriptor=os.open(os.devnull, os.O_WRONLY)
+        )
+        connection: Any = SimpleNamespace(broker=self.broker)
+        self.desk = Desk("w", connection, self.journal, self.clock)
+        self.answers: list[tuple[bool, Any]] = []
+        self._thread = threading.Thread(target=self.desk.run)
+
+    def begin(self) -> None:
+        self._thread.start()
+
+    def ask(self, run: int, verb: str, *arguments: Any) -> None:
+        self.desk.ask(
+            run, verb, list(arguments), lambda ok, value: self.answers.append((ok, value))
+        )
+
+    def held(self) -> list[str]:
+        return [lock.holder for lock in self.broker.locks()]
+
+    def close(self) -> None:
+        self.desk.stop()
+        self._thread.join(10)
+        self.journal.close()
+
+
+@pytest.fixture
+def scene() -> Iterator[Scene]:
+    made = Scene()
+    made.begin()
+    yield made
+    made.close()
+
+
+def test_a_lock_goes_back_with_the_run_that_held_it(scene: Scene) -> None:
+    scene.ask(1, "acquire_lock", "a", 30.0, 0.0)
+    eventually(scene.held)
+    scene.desk.ended(2)
+    scene.desk.ended(1)
+    eventually(lambda: not scene.held())
+    assert scene.answers == [(True, 1)]
+
+
+@pytest.mark.parametrize("wait", [0.0, 20.0])
+def test_a_lock_that_comes_after_the_end_of_its_run_goes_back_at_once(
+    scene: Scene, wait: float
+) -> None:
+    reached, go_on = threading.Event(), threading.Event()
+    acquire = scene.broker.acquire
+
+    def slowly(*arguments: Any) -> Any:
+        reached.set()
+        assert go_on.wait(10)
+        return acquire(*arguments)
+
+    scene.broker.acquire = slowly  # type: ignore[method-assign]
+    scene.ask(1, "acquire_lock", "a", 30.0, wait)
+    assert reached.wait(10)
+    scene.desk.ended(1)  # a soft timeout, say
+    go_on.set()
+    eventually(lambda: scene.answers)
+    assert scene.answers == [(True, None)]
+    assert not scene.held()
+    assert not scene.desk.holds_locks
+
+
+def test_who_waits_for_a_lock_gives_up_with_its_run(scene: Scene) -> None:
+    scene.broker.acquire("a", "somebody", 60.0)
+    scene.ask(1, "acquire_lock", "a", 30.0, 600.0)
+    eventually(lambda: scene.desk.holds_locks)
+    scene.desk.ended(1)
+    eventually(lambda: scene.answers)
+    assert scene.held() == ["somebody"]
+    assert not scene.desk.holds_locks
+
+
+def test_locks_are_renewed_however_much_there_is_to_send(scene: Scene) -> None:
+    scene.ask(1, "acquire_lock", "a", 0.6, 0.0)
+    eventually(scene.held)
+    renewed = threading.Event()
+    renew = scene.broker.renew
+    scene.broker.renew = lambda *given: (renew(*given), renewed.set())[0]  # type: ignore[method-assign]
+    going = True
+
+    def again(_ok: bool, _value: Any) -> None:
+        if going:
+            scene.desk.ask(0, "states", [[a_message().id]], again)
+
+    for _ in range(3):  # there is always one more question
+        again(True, None)
+    try:
+        assert renewed.wait(10)
+    finally:
+        going = False
