@@ -14,7 +14,7 @@ from millgate.clock import Clock, SystemClock
 from millgate.errors import InvalidInput, InvalidSettings, UnsupportedByBroker
 from millgate.hints import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, overload
 from millgate.ids import new_id
-from millgate.inject import Scope, dependencies, is_async, is_generator, required
+from millgate.inject import Override, Scope, dependencies, is_async, is_generator, required
 from millgate.limits import parse_duration
 from millgate.message import DEFAULT_TOPIC, Message
 from millgate.result import Result, Source
@@ -184,9 +184,12 @@ class App:
         return restore
 
     def lend(self, make: Callable[[Callable[[], Broker]], Broker]) -> None:
-        """Use what `make` answers as the broker; `make` is given what opens the real one. For whoever runs tasks."""
+        """Use what `make` answers as the broker; `make` is given what opens the real one. For whoever runs tasks.
+
+        What this process forks has the real one: it cannot share what this one is lent.
+        """
         real = self._connection
-        self._connection = _Connection(make(real.broker), None, None)
+        self._connection = _Connection(make(real.broker), None, None, forks=real)
 
     def close(self) -> None:
         """Close the broker of this process, if it was opened; the next use opens it again."""
@@ -271,44 +274,29 @@ def _surroundings() -> dict[str, str]:
     return added
 
 
-class Override:
-    """A replaced provider, as a context manager."""
-
-    __slots__ = ("_before", "_overrides", "_provider", "_replacement")
-
-    def __init__(
-        self,
-        overrides: dict[Callable[..., Any], Callable[..., Any]],
-        provider: Callable[..., Any],
-        replacement: Callable[..., Any],
-    ) -> None:
-        self._overrides = overrides
-        self._provider = provider
-        self._replacement = replacement
-        self._before: Callable[..., Any] | None = None
-
-    def __enter__(self) -> None:
-        self._before = self._overrides.get(self._provider)
-        self._overrides[self._provider] = self._replacement
-
-    def __exit__(self, *_: object) -> None:
-        if self._before is None:
-            del self._overrides[self._provider]
-        else:
-            self._overrides[self._provider] = self._before
-
-
 class _Connection:
     """The broker of this process; a forked child opens one of its own and leaves the inherited one alone."""
 
-    def __init__(self, broker: str | Broker | None, queue: str | None, deadline: float | None):
+    def __init__(
+        self,
+        broker: str | Broker | None,
+        queue: str | None,
+        deadline: float | None,
+        *,
+        forks: _Connection | None = None,
+    ) -> None:
+        """`forks`: the connection of processes that this one forks, if a broker that is given is not for them."""
         self._given = broker
+        self._forks = forks
+        self._owner = os.getpid()
         self._queue = queue
         self._deadline = deadline
         self._open: tuple[int, Broker] | None = None
 
     def broker(self) -> Broker:
         if self._given is not None and not isinstance(self._given, str):
+            if self._forks is not None and os.getpid() != self._owner:
+                return self._forks.broker()
             return self._given
         with _opening.lock:
             if self._open is None or self._open[0] != os.getpid():
@@ -316,6 +304,8 @@ class _Connection:
             return self._open[1]
 
     def close(self) -> None:
+        if self._forks is not None:
+            self._forks.close()
         opened, self._open = self._open, None
         if opened is not None and opened[0] == os.getpid():
             opened[1].close()

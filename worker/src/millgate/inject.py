@@ -203,6 +203,33 @@ class Scope:
         return value
 
 
+class Override:
+    """A replaced provider, as a context manager."""
+
+    __slots__ = ("_before", "_overrides", "_provider", "_replacement")
+
+    def __init__(
+        self,
+        overrides: dict[Callable[..., Any], Callable[..., Any]],
+        provider: Callable[..., Any],
+        replacement: Callable[..., Any],
+    ) -> None:
+        self._overrides = overrides
+        self._provider = provider
+        self._replacement = replacement
+        self._before: Callable[..., Any] | None = None
+
+    def __enter__(self) -> None:
+        self._before = self._overrides.get(self._provider)
+        self._overrides[self._provider] = self._replacement
+
+    def __exit__(self, *_: object) -> None:
+        if self._before is None:
+            del self._overrides[self._provider]
+        else:
+            self._overrides[self._provider] = self._before
+
+
 def _asks_async(provider: Callable[..., Any]) -> bool:
     """Whether something asynchronous is among what the provider depends on."""
     return any(

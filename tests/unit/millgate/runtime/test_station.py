@@ -18,6 +18,8 @@ from support.clock import FakeClock
 class Slips:
     """Stands for the link: notes which way a frame took."""
 
+    foreign = False
+
     def __init__(self) -> None:
         self.sent: list[tuple[str, Any]] = []
 

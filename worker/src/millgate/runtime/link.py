@@ -5,6 +5,8 @@ has ended has ended, whatever becomes of this process, and whoever waits for it 
 
 Bytes are moved in *critical* sections, in which a signal must not raise: half a frame read or written would spoil
 all that follow. Waiting is outside of them.
+
+A process that a task has forked is *foreign*: of what came on the link it would take its child's part.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from collections import deque
 from collections.abc import Callable
 
 from millgate import errors
-from millgate.errors import BrokerError, BrokerUnavailable
+from millgate.errors import BrokerError, BrokerUnavailable, InvalidInput
 from millgate.hints import Any, Final
 from millgate.runtime import wire
 from millgate.runtime.bell import Bell
@@ -31,6 +33,7 @@ class Link:
 
     def __init__(self, descriptor: int, table: Table) -> None:
         self.descriptor = descriptor
+        self._owner = os.getpid()
         self._table = table
         self._sent_at = 0.0  # monotonic, the latest end of a task that was sent
         self._keeps = False  # something waits in the page
@@ -53,7 +56,19 @@ class Link:
         self._readable = select.poll()  # used by whoever reads
         self._readable.register(descriptor, select.POLLIN)
 
+    @property
+    def foreign(self) -> bool:
+        """Whether this process is a fork of the one whose link it is."""
+        return os.getpid() != self._owner
+
     # --- writing ---------------------------------------------------------------------------------
+
+    def tell(self, value: Any) -> None:
+        """As `send`, of something small; from a fork as well, where a thread that is not there may hold the lock."""
+        if self.foreign:
+            os.write(self.descriptor, wire.encode(value))
+        else:
+            self.send(value)
 
     def send(self, value: Any) -> None:
         """Send one frame; blocks while the supervisor is busy. Raises FrameTooLarge."""
@@ -134,7 +149,12 @@ class Link:
         return jobs
 
     def ask(self, run: int, verb: str, *arguments: Any) -> Any:
-        """Ask the supervisor and wait for the answer. Raises the error that the broker raised there."""
+        """Ask the supervisor and wait for the answer. Raises the error that the broker raised there, and InvalidInput
+        in a fork."""
+        if self.foreign:
+            raise InvalidInput(
+                f"{verb}: ask in the task's own process, not in one that it has forked"
+            )
         with self._changed.lock:
             self._requests += 1
             request = self._requests

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import resource
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -37,7 +39,7 @@ class Around:
         self._table = table
 
     def progress(self, value: bytes) -> None:
-        self._link.send(["tell", self.seq, value])
+        self._link.tell(["tell", self.seq, value])
 
     def cancelled(self) -> bool:
         return self._table.cancelled(self.seq)
@@ -50,7 +52,7 @@ class Around:
         return fence
 
     def release(self, name: str, fence: int) -> bool:
-        return bool(self._link.ask(self.seq, "release_lock", name, fence))
+        return self._link.foreign or bool(self._link.ask(self.seq, "release_lock", name, fence))
 
 
 class Station:
@@ -106,6 +108,8 @@ class Station:
     def report(self, seq: int, outcome: Outcome, began: float, *, more: bool = False) -> None:
         """Send the result, everything printed before it. `more`: another job begins at once, or `flush` is called;
         then a plain success may wait for others. Whatever else it is, the supervisor may want to act upon it."""
+        if self.link.foreign:
+            end_fork(outcome)
         if isinstance(outcome, Raised):
             outcome = _named(outcome)
         now = self.clock.monotonic()
@@ -126,7 +130,7 @@ class Station:
     def guarded(self, seq: int, call: Callable[[int, Job], Outcome], job: Job) -> Outcome:
         """The call's outcome, or what it means that it raised all the same: memory gone while it was reported."""
         try:
-            return call(seq, job)
+            outcome = call(seq, job)
         except MemoryError:
             raise_limit()
             failure = Failure("builtins.MemoryError", "out of memory, even to say where")
@@ -135,6 +139,22 @@ class Station:
             failure = Failure(f"{type(error).__module__}.{type(error).__qualname__}", str(error))
             timed_out = self.table.soft_expired(seq)
             return Raised(failure, Reason.TIMED_OUT if timed_out else Reason.FAILED)
+        if self.link.foreign:
+            end_fork(outcome)
+        return outcome
+
+
+def end_fork(outcome: Outcome) -> None:
+    """End a process that a task has forked and that has come out of the task: the run is the child's, not its."""
+    failure = getattr(outcome, "failure", None)
+    code = 0 if failure is None else 1
+    if failure is not None and failure.error == "SystemExit":
+        text = failure.message
+        code = int(text) & 0xFF if text.isdigit() else int(text not in {"", "None"})
+    elif failure is not None:
+        sys.stderr.write(f"{failure.traceback}\n")
+    printed.take()
+    os._exit(code)
 
 
 def _states(gathered: list[Any]) -> tuple[TaskState, ...]:
