@@ -190,6 +190,25 @@ def hog(path: str, megabytes: int) -> None:
     time.sleep(5)
 
 
+def wait_for(file: str) -> None:
+    while not Path(file).exists():
+        time.sleep(0.01)
+
+
+@app.task(name="swell_when_told", retries=1)
+def swell_when_told(path: str, file: str) -> None:
+    note(path, "start")
+    wait_for(file)
+    map_shared(400)
+
+
+@app.task(name="crash_when_told", retries=1)
+def crash_when_told(path: str, file: str) -> None:
+    note(path, "start")
+    wait_for(file)
+    os._exit(7)
+
+
 @app.task(name="gulp", retries=0)
 def gulp(megabytes: int) -> int:
     return len(b"z" * (megabytes * MEGABYTE))

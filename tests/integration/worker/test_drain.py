@@ -7,6 +7,8 @@ import signal
 import time
 from typing import Any
 
+import pytest
+
 from support.bench import every_broker, every_broker_and_memory
 from support.local import gone
 from support.wait import eventually
@@ -86,6 +88,38 @@ def test_a_task_that_ignores_every_signal_is_stopped_in_time_with_what_it_starte
     assert line["charge"] == "nothing"
 
 
+def test_a_signal_to_every_process_is_one_signal_and_what_runs_may_finish(bench: Any) -> None:
+    sent = bench.send("work", str(bench.journal), 3.0)
+    worker = bench.ready(drain_timeout="10m", children=1)
+    bench.until_noted("start")
+    for pid in worker.tree():
+        os.kill(pid, signal.SIGTERM)
+    assert worker.wait(15) == 0
+    assert bench.state(sent).state == "succeeded"
+    assert len(bench.notes("start")) == 1
+
+
+@pytest.mark.parametrize(
+    ("task", "reason", "charge"),
+    [("swell_when_told", "HardMaxRSS", "failure"), ("crash_when_told", "Exited", "loss")],
+)
+def test_a_task_that_goes_wrong_during_a_drain_is_charged_as_ever(
+    bench: Any, task: str, reason: str, charge: str
+) -> None:
+    bench.configure()
+    go_on = bench.folder / "go on"
+    sent = bench.send(task, str(bench.journal), str(go_on))
+    worker = bench.ready(drain_timeout="1m", children=1, hard_max_rss="200Mi")
+    bench.until_noted("start")
+    worker.signal(signal.SIGTERM)
+    eventually(lambda: worker.events("worker drains"))
+    go_on.touch()
+    assert worker.wait(20) == 0
+    [line] = [line for line in worker.events("task goes back") if line["id"] == sent]
+    assert line["charge"] == charge
+    assert [line["reason"] for line in worker.events("child ended")] == [reason]
+
+
 def test_a_second_signal_hurries(bench: Any) -> None:
     bench.configure()
     sent = bench.send("work", str(bench.journal), 60.0)
@@ -95,7 +129,12 @@ def test_a_second_signal_hurries(bench: Any) -> None:
     eventually(lambda: worker.events("worker drains"))
     assert worker.get("/readyz") == (503, "draining\n")
     assert worker.get("/livez")[0] == 200
-    worker.signal(signal.SIGTERM)
+
+    def signalled() -> bool:
+        worker.signal(signal.SIGTERM)
+        return bool(worker.events("worker hurries"))
+
+    eventually(signalled, every=0.1)  # at once after the first it would be the same one
     assert worker.wait(10) == 0
     assert bench.state(sent).state == "waiting"
 

@@ -46,3 +46,10 @@ def test_a_second_signal_ends_it_in_seconds_and_never_makes_it_longer() -> None:
     short = Drain.begin(0.0, 3.0)
     assert short.hurry(1.0).ends == 3.0
     assert short.hurry(1.0).gives_back == short.gives_back
+
+
+def test_the_same_signal_on_two_ways_does_not_hurry() -> None:
+    assert not Drain().echoes(100.0)
+    drain = Drain.begin(100.0, 60.0)
+    assert drain.echoes(100.1)
+    assert not drain.echoes(101.0)

@@ -249,6 +249,7 @@ class Pool:
         if child.runs:
             return
         if child.phase is Phase.RETIRING:
+            child.because = child.because or Because.DRAINED
             child.ask_to_end(self._clock.monotonic())
             self._promote()
             return
@@ -287,7 +288,6 @@ class Pool:
         """No more children: those that are idle end, the others after their present run."""
         self.wanted = 0
         for child in list(self.children.values()):
-            child.because = child.because or Because.DRAINED
             if child.phase is Phase.STARTING:
                 child.kill(Because.DRAINED)
             elif child.phase in (Phase.STANDBY, Phase.READY):

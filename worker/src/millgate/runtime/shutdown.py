@@ -11,6 +11,9 @@ _ASK: Final = 15.0
 _GIVE_BACK: Final = 5.0
 #: After a second signal: seconds until what runs is given back, and until the end.
 _HURRY: Final = (2.0, 4.0)
+#: Seconds in which a second signal is the first one again: whoever signals every process of a worker, as systemd does,
+#: reaches the supervisor itself and through the guardian.
+_ECHO: Final = 0.5
 
 
 class Stage(IntEnum):
@@ -36,6 +39,10 @@ class Drain:
         """The first signal. Short timeouts keep half for the tasks and a quarter for the broker."""
         ends = now + timeout
         return cls(now, ends - min(_ASK, timeout / 2), ends - min(_GIVE_BACK, timeout / 4), ends)
+
+    def echoes(self, now: float) -> bool:
+        """Whether a signal that comes now is the one that began the drain, on another way."""
+        return self.began is not None and now - self.began < _ECHO
 
     def hurry(self, now: float) -> Drain:
         """Another signal: ask now, be done in seconds. It never makes a drain longer."""

@@ -313,6 +313,8 @@ class Worker:
     def drain(self, why: str) -> None:
         """Stop claiming and finish; again: hurry. In the io thread."""
         first = self.floor.drain.began is None
+        if self.floor.drain.echoes(self.clock.monotonic()):
+            return
         self.loop.stop_claiming()
         self.journal.say("info", "worker drains" if first else "worker hurries", why=why)
         self.timers.stop()
