@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
+import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -111,3 +114,30 @@ def test_with_several_slots_all_that_were_taken_up_are(scene: Scene) -> None:
     assert [number for number, _ in scene.child.started()] == [1, 2]
     assert scene.child.runs_now(1)
     assert scene.child.oldest(now=5.0) == 4.0
+
+
+@pytest.mark.parametrize("scene", [8], indirect=True)
+def test_other_threads_may_ask_while_runs_come_and_go(scene: Scene) -> None:
+    scene.run(*range(1, 120))
+    scene.page.take(119, 1.0)
+    [run, *_] = scene.child.runs.values()
+    going = True
+
+    def come_and_go() -> None:
+        while going:
+            scene.child.runs[500] = run
+            time.sleep(0)
+            del scene.child.runs[500]
+            time.sleep(0)
+
+    former, thread = sys.getswitchinterval(), threading.Thread(target=come_and_go)
+    sys.setswitchinterval(1e-6)
+    thread.start()
+    try:
+        for _ in range(3000):
+            assert len(scene.child.started()) >= 119
+            assert scene.child.buffered() in ([], [(500, run)])
+    finally:
+        going = False
+        thread.join()
+        sys.setswitchinterval(former)

@@ -330,3 +330,17 @@ def test_policies_are_read_again_when_the_revision_changes(scene: Scene) -> None
     scene.verdict.finish(run, Returned(b"1"))
     [run] = scene.turn()
     assert run.terms.hard == 7.0
+
+
+def test_a_short_lease_that_comes_in_during_a_renewal_is_renewed_in_its_time(scene: Scene) -> None:
+    extend = scene.broker.extend
+
+    def meanwhile(*arguments: Any) -> Any:
+        scene.leases.expect(1.5)  # the broker thread has claimed, and not entered it yet
+        scene.leases.stop()
+        return extend(*arguments)
+
+    scene.faulty.extend = meanwhile  # type: ignore[attr-defined]
+    scene.leases.nudge()
+    scene.leases.run()
+    assert scene.leases._due <= scene.clock.monotonic() + 0.5

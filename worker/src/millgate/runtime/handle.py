@@ -247,7 +247,7 @@ class Child:
             run = self.runs.get(mark)
             return [] if run is None else [(mark, run)]
         found = []
-        for seq, run in self.runs.items():
+        for seq, run in list(self.runs.items()):  # other threads ask too
             if seq > mark:
                 break  # the numbers only grow
             found.append((seq, run))
@@ -260,7 +260,7 @@ class Child:
     def buffered(self) -> list[tuple[int, Run]]:
         """Numbers and runs that it has and did not take up yet."""
         mark = self.table.started
-        return [(seq, run) for seq, run in self.runs.items() if seq > mark]
+        return [(seq, run) for seq, run in list(self.runs.items()) if seq > mark]
 
     def oldest(self, now: float) -> float | None:
         """Seconds that its longest run has lasted; None: it runs nothing."""

@@ -60,12 +60,15 @@ class Leases:
                 self._bell.clear()
                 continue
             self._nudged = False
+            self._due = float("inf")  # a claim that comes in meanwhile brings it forward
+            wait = _RETRY
             try:
                 self.renew()
                 wait = self._interval()
             except BrokerError as error:
                 wait = min(self._connection.failed(error), _RETRY, self._interval())
-            self._due = self._clock.monotonic() + wait
+            finally:
+                self._due = min(self._due, self._clock.monotonic() + wait)
 
     def _interval(self) -> float:
         lease = self._ledger.shortest_lease()
