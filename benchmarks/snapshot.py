@@ -21,7 +21,7 @@ from benchmarks.servers import server
 from millgate.app import App
 from millgate.brokers import open_broker
 from millgate.brokers.base import Ask, Broker
-from millgate.cli.bench import quantile
+from millgate.cli.measured import quantile
 from millgate.fleet import WorkerInfo, WorkerRef
 from millgate.ids import new_incarnation
 from millgate.settlement import Ack, Settlement

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from millgate.cli.bench import quantile
+from millgate.cli.measured import quantile
 from millgate.clock import SystemClock
 
 from .conftest import Shell

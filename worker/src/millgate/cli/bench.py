@@ -3,34 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import os
-import platform
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
-from millgate.brokers.base import Server
 from millgate.cli.connection import duration, target
 from millgate.cli.console import Console
+from millgate.cli.measured import Measured
 from millgate.cli.output import Table, add_format, emit
 from millgate.errors import EXIT_OK, InvalidSettings
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """One measurement. Rates per second, latencies in milliseconds, memory in MB (10⁶ bytes)."""
-
-    broker: str
-    tasks: int
-    children: int
-    drain_per_s: float
-    enqueue_per_s: float
-    bulk_enqueue_per_s: float
-    latency_ms: Mapping[str, float]
-    rss_mb: Mapping[str, float | None]
-    cpu_us_per_task: float
-    machine: Mapping[str, Any]
-    versions: Mapping[str, str]
 
 
 def add(subparsers: Any) -> None:
@@ -77,32 +57,6 @@ def _measure(console: Console, args: argparse.Namespace, url: str, queue: str) -
     else:
         from millgate.cli.bench_worker import measure
     return measure(console, url, queue, args)
-
-
-def machine() -> dict[str, Any]:
-    """What it was measured on."""
-    return {
-        "cpus": os.cpu_count(),
-        "arch": platform.machine(),
-        "system": f"{platform.system()} {platform.release()}",
-    }
-
-
-def versions(server: Server) -> dict[str, str]:
-    """What was measured."""
-    from millgate.cli import version
-
-    return {
-        "millgate": version(),
-        "python": platform.python_version(),
-        server.kind: server.version or "-",
-    }
-
-
-def quantile(values: list[float], share: float) -> float:
-    """The value that this share of `values` is at most."""
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
 def _table(measured: Measured) -> Table:

@@ -10,8 +10,8 @@ from typing import Final
 from millgate.app import App
 from millgate.brokers import open_broker
 from millgate.brokers.base import MAX_BATCH, Ask, Broker
-from millgate.cli.bench import Measured, machine, quantile, versions
 from millgate.cli.console import Console
+from millgate.cli.measured import Measured, machine, quantile, versions
 from millgate.clock import Clock
 from millgate.fleet import WorkerInfo, WorkerRef
 from millgate.ids import new_incarnation

@@ -18,8 +18,8 @@ from typing import Final
 from millgate.app import App
 from millgate.brokers import open_broker
 from millgate.brokers.base import Broker, State
-from millgate.cli.bench import Measured, machine, quantile, versions
 from millgate.cli.console import Console
+from millgate.cli.measured import Measured, machine, quantile, versions
 from millgate.cli.noop import COUNTER
 from millgate.clock import Clock
 from millgate.errors import BrokerUnavailable, InvalidSettings, MillgateError
