@@ -33,6 +33,7 @@ from millgate_operator.leader import RETRY, Leader
 from millgate_operator.links import Key
 from millgate_operator.metrics import Metrics
 from millgate_operator.reconcile import reconcile
+from millgate_operator.report import NUMBERS_EVERY
 from millgate_operator.settings import OperatorSettings, environment
 
 _LOG = logging.getLogger("millgate_operator")
@@ -187,6 +188,7 @@ def _resync(context: Context) -> None:
     while True:
         context.clock.sleep(context.settings.resync)
         context.applier.forget()
+        context.tidy(NUMBERS_EVERY)
         for namespace in context.settings.namespaces or (None,):
             try:
                 found = context.cluster.list(TASK_QUEUE, namespace)

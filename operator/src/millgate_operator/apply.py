@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import threading
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from millgate_operator import desired, names
 from millgate_operator.cluster import DEPLOYMENT, Cluster, ClusterError, kind_of
@@ -14,6 +14,8 @@ from millgate_operator.errors import Blocked, RetryLater
 from millgate_operator.spec import TaskQueue
 
 _Id = tuple[str, str, str, str]
+#: Times that the replicas of a Deployment which changes all the time are taken over.
+_TRIES: Final = 5
 
 
 class Applier:
@@ -22,6 +24,9 @@ class Applier:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._known: dict[_Id, tuple[str, str]] = {}  # → (digest of the wish, mark of the result)
+        self._pruned: dict[
+            tuple[str, str], tuple[str, frozenset[_Id]]
+        ] = {}  # queue → its uid, kept
         self._lock = threading.Lock()
 
     def apply(self, wish: Mapping[str, Any]) -> None:
@@ -31,34 +36,73 @@ class Applier:
             known = self._known.get(_id(wish))
         if known is not None and known[0] == wanted:
             return
+        self._live(wish)
         self._remember(wish, wanted, _carefully(lambda: self._cluster.apply(wish)))
 
     def apply_deployment(self, wish: Mapping[str, Any], initial: int | None) -> None:
         """Apply a Deployment without touching its replicas; a new one begins with `initial` (None: the API's 1)."""
         wanted = digest(wish)
-        meta = wish["metadata"]
         with self._lock:
             known = self._known.get(_id(wish))
         if known is not None and known[0] == wanted:
             return
-        live = _carefully(lambda: self._cluster.get(DEPLOYMENT, meta["namespace"], meta["name"]))
+        live = self._live(wish)
         if initial is not None:
             if live is None:
                 first = dict(wish) | {"spec": {**wish["spec"], "replicas": initial}}
                 live = _carefully(lambda: self._cluster.apply(first))
-            if not _scaled_by_us(live):
-                # before our first hold on replicas ends, or they would fall back to 1
-                count = live["spec"].get("replicas", initial)
-                _carefully(lambda: scale(self._cluster, meta["namespace"], meta["name"], count))
+            # before our first hold on replicas ends, or they would fall back to 1
+            _carefully(lambda: self._take_over(live, initial))
         self._remember(wish, wanted, _carefully(lambda: self._cluster.apply(wish)))
+
+    def _live(self, wish: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The object as it is. Raises Blocked when it is somebody else's."""
+        meta = wish["metadata"]
+        live: dict[str, Any] | None = _carefully(
+            lambda: self._cluster.get(kind_of(wish), meta["namespace"], meta["name"])
+        )
+        if live is not None and not _ours(live, wish):
+            raise Blocked(
+                "NameConflict",
+                f"{wish['kind']} {meta['name']} is there already and is not the operator's; remove it, or label it "
+                f"{names.LABEL_QUEUE}={meta['labels'][names.LABEL_QUEUE]} to hand it over",
+            )
+        return live
+
+    def _take_over(self, live: dict[str, Any], initial: int) -> None:
+        """Own the replicas that a Deployment has; somebody may be changing them at this moment."""
+        namespace, name = live["metadata"]["namespace"], live["metadata"]["name"]
+        for _ in range(_TRIES):
+            if _scaled_by_us(live):
+                return
+            count = live["spec"].get("replicas", initial)
+            try:
+                scale(self._cluster, namespace, name, count, live["metadata"]["resourceVersion"])
+            except ClusterError as error:
+                if error.status != 409:
+                    raise
+            else:
+                return
+            again = self._cluster.get(DEPLOYMENT, namespace, name)
+            if again is None:
+                break
+            live = again
+        raise ClusterError(409, "Conflict", f"Deployment {name} changes faster than it is read")
 
     def create(self, wish: Mapping[str, Any]) -> None:
         """Create an object unless there is one of its name."""
         _carefully(lambda: self._cluster.create(wish))
 
     def prune(self, queue: TaskQueue, wishes: Sequence[Mapping[str, Any]]) -> list[str]:
-        """Delete what belongs to the queue and is not wished any more; answers the kinds and names."""
-        kept = {_id(wish) for wish in wishes}
+        """Delete what belongs to the queue and is not wished any more; answers the kinds and names.
+
+        Nothing is asked while the wishes are the same objects as before, until `forget`.
+        """
+        kept = frozenset(_id(wish) for wish in wishes)
+        key, state = (queue.meta.namespace, queue.meta.name), (queue.meta.uid, kept)
+        with self._lock:
+            if self._pruned.get(key) == state:
+                return []
         labels = f"{names.LABEL_QUEUE}={queue.meta.name},{names.LABEL_MANAGED}={names.MANAGER}"
         gone = []
         for kind in desired.KINDS:
@@ -74,6 +118,8 @@ class Applier:
                     )
                 )
                 gone.append(f"{kind[1]} {meta['name']}")
+        with self._lock:
+            self._pruned[key] = state
         return gone
 
     def seen(self, obj: Mapping[str, Any], *, deleted: bool) -> bool:
@@ -87,14 +133,15 @@ class Applier:
 
     def forget(self, namespace: str | None = None, queue: str | None = None) -> None:
         """Take nothing for known any more (of one queue), so that everything is applied again."""
-        prefix = (namespace, queue)
         with self._lock:
-            for known in list(self._known):
-                if queue is None or known[2:] in {
-                    (prefix[0], names.workers(queue)),
-                    (prefix[0], names.brokerd(queue)),
-                }:
-                    del self._known[known]
+            if namespace is None or queue is None:
+                self._known.clear()
+                self._pruned.clear()
+                return
+            self._pruned.pop((namespace, queue), None)
+            children = {names.workers(queue), names.brokerd(queue)}
+            for known in [one for one in self._known if one[2] == namespace and one[3] in children]:
+                del self._known[known]
 
     def _remember(self, wish: Mapping[str, Any], wanted: str, result: Mapping[str, Any]) -> None:
         with self._lock:
@@ -133,6 +180,15 @@ def _scaled_by_us(live: Mapping[str, Any]) -> bool:
         and "f:replicas" in entry.get("fieldsV1", {}).get("f:spec", {})
         for entry in live["metadata"].get("managedFields", ())
     )
+
+
+def _ours(live: Mapping[str, Any], wish: Mapping[str, Any]) -> bool:
+    """Whether an object was made for this queue; of one that was made anew under its name as well."""
+    has, wanted = live["metadata"], wish["metadata"]
+    if (has.get("labels") or {}).get(names.LABEL_QUEUE) == wanted["labels"][names.LABEL_QUEUE]:
+        return True
+    mine = {owner["uid"] for owner in wanted["ownerReferences"]}
+    return any(owner["uid"] in mine for owner in has.get("ownerReferences") or ())
 
 
 def _owned(obj: Mapping[str, Any], queue: TaskQueue) -> bool:

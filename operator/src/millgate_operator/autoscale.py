@@ -39,8 +39,8 @@ def look(context: Context, key: Key) -> float | None:
         return None
     broker = context.links.get(key)
     _read_stats(state, broker)
-    _check_secret(context, key, state)
     try:
+        _check_secret(context, key, state)
         if state.policy is not None:
             _size(context, key, state, broker)
     except ClusterError as error:

@@ -45,7 +45,7 @@ class ClusterError(Exception):
     @property
     def passing(self) -> bool:
         """Whether the same call may work later."""
-        return self.status in (0, 409, 429) or self.status >= 500
+        return self.status in (0, 409, 410, 429) or self.status >= 500  # 410: a list took too long
 
 
 class Cluster(Protocol):

@@ -96,6 +96,13 @@ class Context:
     blocked: dict[Key, float] = field(default_factory=dict)  # since when, monotonic
     written: dict[tuple[str, str, str], float] = field(default_factory=dict)  # status: when
 
+    def tidy(self, age: float) -> None:
+        """Forget statuses that were written longer ago than `age` seconds; their objects may be gone."""
+        until = self.clock.monotonic() - age
+        for key, at in list(self.written.items()):
+            if at < until:
+                self.written.pop(key, None)
+
 
 def make_context(
     cluster: Cluster,

@@ -13,7 +13,7 @@ from millgate_operator.cluster import Cluster, ClusterError
 from millgate_operator.names import MANAGER
 
 _LOG = logging.getLogger(__name__)
-_LONGEST: Final = 1000
+_LONGEST: Final = 1000  # bytes; the API server takes 1024
 
 
 class Recorder:
@@ -37,7 +37,7 @@ class Recorder:
             "type": "Warning" if warning else "Normal",
             "reason": reason,
             "action": "Reconcile",
-            "note": note[:_LONGEST],
+            "note": note.encode()[:_LONGEST].decode(errors="ignore"),
             "reportingController": MANAGER,
             "reportingInstance": self._instance or MANAGER,
             "regarding": {

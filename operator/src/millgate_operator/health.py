@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Final
 
+_PATIENCE: Final = 10.0  # seconds for a request to arrive; a thread waits for it
 _TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -25,6 +26,8 @@ def serve(listen: str, answers: Answers) -> ThreadingHTTPServer:
     host, _, port = listen.rpartition(":")
 
     class Handler(BaseHTTPRequestHandler):
+        timeout = _PATIENCE
+
         def do_GET(self) -> None:
             if self.path == "/metrics":
                 self._send(200, answers.metrics())

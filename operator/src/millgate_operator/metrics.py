@@ -42,6 +42,14 @@ class Metrics:
         with self._lock:
             self._counters[name, tuple(sorted(labels.items()))] += amount
 
+    def forget(self, **labels: str) -> None:
+        """Drop the counters that have all these labels: what they were about is gone."""
+        with self._lock:
+            for counter in [
+                one for one in self._counters if labels.items() <= dict(one[1]).items()
+            ]:
+                del self._counters[counter]
+
     def text(self, gauges: Iterable[Sample]) -> str:
         """Everything, in the text format 0.0.4."""
         with self._lock:

@@ -104,6 +104,12 @@ def _local(cluster: Cluster, queue: TaskQueue, settings: OperatorSettings) -> Co
     secret = cluster.get(SECRET, queue.meta.namespace, name)
     if secret is None:
         raise Blocked("SecretMissing", f"Secret {name} of the Local broker is not there yet")
+    if "key" not in (secret.get("data") or {}):
+        raise Blocked(
+            "NameConflict",
+            f"Secret {name} is there already and is not the operator's: it has no key `key`; remove it, the Local "
+            "broker needs its name",
+        )
     address = settings.local_address.format(service=name, namespace=queue.meta.namespace)
     files = _files(secret)
     url = f"local://{address}?key_file={names.KEY_FILE}"

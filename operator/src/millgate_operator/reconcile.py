@@ -73,6 +73,7 @@ def _forget(context: Context, key: Key) -> None:
     context.pools.drop(key)
     context.links.close(key)
     context.applier.forget(*key)
+    context.metrics.forget(namespace=key[0], queue=key[1])
     context.blocked.pop(key, None)
 
 

@@ -170,6 +170,81 @@ def test_what_a_pod_takes_to_start_is_shown(place: Place, context: Context) -> N
     assert place.status("TaskQueue")["workers"]["coldStartSeconds"] == 21
 
 
+# --- what is applied -----------------------------------------------------------------------------
+
+
+def test_an_object_of_somebody_else_is_not_taken_over(place: Place, context: Context) -> None:
+    theirs = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"theirs": "yes"}}
+    before = place.cluster.put(theirs | {"metadata": {"name": "hello-workers"}})
+    place.cluster.put(a_task_queue(broker=ON_DB))
+    reconcile(context, KEY)
+    assert place.cluster.there("ConfigMap") == [before]
+    assert place.condition("TaskQueue", "hello", "Ready") == "False/NameConflict"
+    labels = {"millgate.dev/queue": "hello"}
+    place.cluster.put(theirs | {"metadata": {"name": "hello-workers", "labels": labels}})
+    reconcile(context, KEY)
+    [handed_over] = place.cluster.there("ConfigMap")
+    assert "MILLGATE_QUEUE" in handed_over["data"]
+    assert place.condition("TaskQueue", "hello", "Ready") != "False/NameConflict"
+
+
+def test_a_secret_of_somebody_else_is_not_the_key_of_a_broker(
+    place: Place, context: Context
+) -> None:
+    place.secret("hello-broker")
+    place.cluster.put(a_task_queue())
+    reconcile(context, KEY)
+    assert place.condition("TaskQueue", "hello", "BrokerConnected") == "False/NameConflict"
+
+
+def test_replicas_that_change_while_they_are_taken_over_stay_as_they_have_become(
+    place: Place, context: Context
+) -> None:
+    place.cluster.put(a_task_queue(broker=ON_DB, workers=workers(replicas=2)))
+    reconcile(context, KEY)
+    context.applier.forget()
+    changes = iter([8])
+
+    def somebody_scales(verb: str, kind: str) -> None:
+        if (verb, kind) == ("apply", "Deployment"):
+            [live] = place.cluster.there("Deployment")
+            for count in changes:
+                place.cluster.put(live | {"spec": live["spec"] | {"replicas": count}})
+
+    place.cluster.fault = somebody_scales
+    reconcile(context, KEY)
+    [live] = place.cluster.there("Deployment")
+    assert live["spec"]["replicas"] == 8
+    assert place.condition("TaskQueue", "hello", "Stalled") == ""
+
+
+def test_an_unchanged_queue_costs_few_requests(place: Place, context: Context) -> None:
+    place.cluster.put(a_task_queue(broker=ON_DB, workers=workers(replicas=0)))
+    reconcile(context, KEY)
+    place.cluster.requests.clear()
+    reconcile(context, KEY)
+    reads = [("get", "TaskQueue"), ("list", "Topic"), ("get", "Secret"), ("get", "Deployment")]
+    assert sorted(place.cluster.requests) == sorted([*reads, ("list", "Pod")])
+
+
+def test_nothing_is_remembered_of_what_has_gone(place: Place, context: Context) -> None:
+    queue = place.cluster.put(a_task_queue(broker=ON_DB, workers=workers(replicas=0)))
+    place.cluster.put(a_topic())
+    reconcile(context, KEY)
+    context.metrics.add(
+        "millgate_autoscaler_decisions_total", namespace="shop", queue="hello", direction="up"
+    )
+    for kind, name in (("TaskQueue", "hello"), ("Topic", "invoices")):
+        place.cluster.delete((queue["apiVersion"], kind), "shop", name, "")
+    reconcile(context, KEY)
+    place.clock.advance(31)
+    context.tidy(30)
+    assert context.written == {}
+    assert 'queue="hello"' not in context.metrics.text([])
+    assert not context.links.is_placed(KEY)
+    assert context.links._places == {}
+
+
 # --- two queues for one set of tasks -------------------------------------------------------------
 
 #: (namespace, name) of the older and the younger one, and the query of their URLs: each pair shares a schema
