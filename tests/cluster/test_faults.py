@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from millgate_operator.leader import DURATION
 from node.local import LocalCluster
 from support.faults import FaultProxy
 from support.manifests import a_topic
@@ -26,17 +29,21 @@ def proxy(server: LocalCluster) -> Iterator[FaultProxy]:
 
 
 @pytest.fixture
-def cut_off(
-    server: LocalCluster, proxy: FaultProxy, empty: Place, logs: Path
-) -> Iterator[Operator]:
-    """An operator that reaches the API server through the proxy."""
+def way(server: LocalCluster, proxy: FaultProxy, logs: Path) -> Path:
+    """A kubeconfig that leads through the proxy."""
     text = re.sub(
         r"https://[\d.]+:\d+", f"https://127.0.0.1:{proxy.port}", server.kubeconfig.read_text()
     )
     path = logs / "kubeconfig"
     path.write_text(text)
-    settings = {"namespaces": empty.namespace, "namespace": empty.namespace, "lease": ""}
-    one = Operator(path, logs / "log", canary="25s", **settings).start()
+    return path
+
+
+@contextmanager
+def an_operator(way: Path, place: Place, proxy: FaultProxy, **settings: str) -> Iterator[Operator]:
+    """One that leads; it is gone afterwards."""
+    named = {"namespaces": place.namespace, "namespace": place.namespace}
+    one = Operator(way, way.parent / "log", **named, **settings).start()
     try:
         eventually(one.leads, 20)
         yield one
@@ -44,6 +51,13 @@ def cut_off(
         proxy.heal()
         one.close()
         print(one.text())
+
+
+@pytest.fixture
+def cut_off(way: Path, proxy: FaultProxy, empty: Place) -> Iterator[Operator]:
+    """An operator that reaches the API server through the proxy."""
+    with an_operator(way, empty, proxy, lease="", canary="25s") as one:
+        yield one
 
 
 def accepts(place: Place, name: str) -> None:
@@ -70,6 +84,19 @@ def test_a_silent_watch_ends_the_operator_before_anybody_believes_it(
     cut_off.start()
     eventually(cut_off.leads, 20)
     accepts(empty, "after")
+
+
+def test_a_leader_that_hears_nothing_ends_before_another_one_may_lead(
+    way: Path, proxy: FaultProxy, empty: Place
+) -> None:
+    """Its request to renew the lease hangs, for longer than the lease lasts."""
+    with an_operator(way, empty, proxy, lease="pair") as one:
+        proxy.drop()
+        began = time.monotonic()
+        assert one.wait(30) == 1
+        took = time.monotonic() - began
+        assert "the lease is lost" in one.text()
+        assert took < DURATION - 2, took
 
 
 def test_an_api_server_that_is_away_for_a_while_is_waited_for_or_started_for_again(

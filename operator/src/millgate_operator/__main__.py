@@ -43,6 +43,7 @@ _LAST_WORDS: Final = 5.0  # seconds that work under way is given at the end
 _LOOKERS: Final = (
     3  # threads that look at pools, for each that reconciles: they mostly wait for brokers
 )
+_GLANCE: Final = 0.5  # seconds between two looks at whether we still lead
 _LAG: Final = 15.0  # seconds that the event loop may be late
 
 
@@ -170,6 +171,7 @@ def _helpers(context: Context, canary: Canary, leader: Leader | None) -> Iterato
     }
     if leader is not None:
         tasks["lease"] = partial(_keep_leading, leader)
+        tasks["lease-watch"] = partial(_end_with_the_lease, leader)
     for name, task in tasks.items():
         yield threading.Thread(target=task, name=name, daemon=True)
 
@@ -217,6 +219,13 @@ def _keep_leading(leader: Leader) -> None:
     while True:
         clock.sleep(RETRY)
         leader.attempt()
+
+
+def _end_with_the_lease(leader: Leader) -> None:
+    """On a thread of its own: an API server that is silent keeps the one that renews for longer than the lease."""
+    clock = SystemClock()
+    while True:
+        clock.sleep(_GLANCE)
         if not leader.holds():
             _die("the lease is lost; another operator may act now")
 

@@ -22,7 +22,7 @@ RETRY: Final = 2.0
 
 
 class Leader:
-    """One candidate. Not for several threads at once."""
+    """One candidate. Not for several threads at once, but `holds`."""
 
     def __init__(
         self, cluster: Cluster, clock: Clock, lease: tuple[str, str], identity: str
