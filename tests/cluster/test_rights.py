@@ -86,15 +86,41 @@ def works(place: Place) -> None:
     eventually(lambda: place.get("deployment", "hello-workers") is None, 10)
 
 
+def sees(one: Operator) -> None:
+    """Its own sign of life comes through the watch: what is measured since the last one becomes less."""
+    series = "millgate_operator_watch_age_seconds"
+    before = one.number(series)
+    eventually(lambda: one.number(series) < before, 25, every=0.5)
+
+
+def may(server: LocalCluster, account: Path, verb: str, what: str, namespace: str) -> bool:
+    """Whether an account has a right."""
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {
+            "resourceAttributes": {
+                "group": "coordination.k8s.io",
+                "resource": "leases",
+                "name": what.partition("/")[2],
+                "verb": verb,
+                "namespace": namespace,
+            }
+        },
+    }
+    kubectl = ("kubectl", "--kubeconfig", account, "create", "--validate=false", "-o", "json")
+    answer: dict[str, Any] = json.loads(server.run(*kubectl, "-f", "-", stdin=json.dumps(review)))
+    return bool(answer["status"]["allowed"])
+
+
 def test_named_namespaces_are_enough_and_no_other_is_looked_at(
     server: LocalCluster, empty: Place, start: Start
 ) -> None:
     with server.namespace("release") as release, server.namespace("other") as foreign:
         install(server, release, {"watch": {"namespaces": [empty.namespace]}})
         account = server.kubeconfig_for("mine-millgate", release)
-        one = start(
-            account, namespaces=empty.namespace, namespace=release, lease="mine", identity="one"
-        )
+        named = {"namespace": release, "lease": "mine-millgate", "identity": "one"}
+        one = start(account, namespaces=empty.namespace, **named)
         eventually(one.leads, 20)
         other = Place(server, foreign)
         other.apply(a_task_queue())
@@ -115,10 +141,15 @@ def test_the_whole_cluster_needs_one_role_and_no_list_of_secrets(
     with server.namespace("release") as release:
         made = install(server, release, {})
         account = server.kubeconfig_for("mine-millgate", release)
-        one = start(account, namespace=release, lease="mine", identity="one")
+        one = start(account, namespace=release, lease="mine-millgate", identity="one")
         eventually(one.leads, 20)
         works(empty)
+        sees(one)
         assert "forbidden" not in one.text().lower()
+        assert may(server, account, "update", "lease/mine-millgate", release)
+        for verb in ("create", "update", "patch", "list"):
+            assert not may(server, account, verb, "leases", "kube-system"), verb
+        assert not may(server, account, "update", "lease/mine-millgate", "kube-system")
         for item in made:
             if item["kind"] in ("ClusterRole", "ClusterRoleBinding"):
                 server.kubectl("delete", item["kind"], item["metadata"]["name"])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -181,7 +183,37 @@ def test_named_namespaces_need_no_right_over_the_cluster(helm: Any) -> None:
     roles = {item["metadata"]["namespace"]: item["rules"] for item in of_kind(objects, "Role")
              if "hook" not in json.dumps(item["metadata"])}  # fmt: skip
     assert set(roles) == {"shop", "mail", "system"}
-    assert [rule["resources"] for rule in roles["system"]] == [["leases"]]
+    assert {name for rule in roles["system"] for name in rule["resources"]} == {"leases"}
+
+
+@pytest.mark.parametrize("values", [{}, {"watch": {"namespaces": ["shop", "mail"]}}])
+def test_leases_are_written_by_name_and_in_no_more_than_two_namespaces(
+    helm: Any, values: dict[str, Any]
+) -> None:
+    objects = render(helm, values)
+    granted = [
+        (item["metadata"].get("namespace"), verb, bool(rule.get("resourceNames")))
+        for item in objects
+        if item["kind"] in ("Role", "ClusterRole")
+        for rule in item["rules"]
+        if "leases" in rule["resources"]
+        for verb in rule["verbs"]
+    ]
+    assert {verb for _, verb, named in granted if not named} == {"create"}
+    written = {place for place, verb, _ in granted if verb not in ("list", "watch")}
+    assert written in ({"system"}, {"system", "shop"})
+
+
+def test_a_version_with_a_plus_makes_good_labels(helm: Any, tmp_path: Path) -> None:
+    chart = tmp_path / "millgate"
+    shutil.copytree(CHART, chart)
+    about = chart / "Chart.yaml"
+    about.write_text(about.read_text().replace("ersion: 0.1.0", "ersion: 0.1.0+build.7"))
+    done = helm("template", "mine", str(chart), "--kube-version", "1.34.0")
+    assert done.returncode == 0, done.stderr
+    for item in yaml.safe_load_all(done.stdout):
+        for value in (item or {}).get("metadata", {}).get("labels", {}).values():
+            assert re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?", value), value
 
 
 @pytest.mark.parametrize("values", [{}, {"watch": {"namespaces": ["shop"]}}])

@@ -46,6 +46,7 @@ def _auto(**fields: Any) -> dict[str, Any]:
 
 WRONG: tuple[Wrong, ...] = (
     Wrong("a name too long for its pods", a_task_queue("q" * 41), "at most 40 characters"),
+    Wrong("a name that no Service can have", a_task_queue("shop.hello"), "must have no dot"),
     Wrong(
         "Postgres without a connection",
         a_task_queue(broker={"type": "Postgres"}),

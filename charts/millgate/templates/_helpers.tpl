@@ -12,6 +12,11 @@
 {{- end }}
 {{- end }}
 
+{{/* A version may have a plus, a label may not. */}}
+{{- define "millgate.chart" -}}
+{{- printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+{{- end }}
+
 {{- define "millgate.selector" -}}
 app.kubernetes.io/name: {{ include "millgate.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
@@ -20,9 +25,9 @@ app.kubernetes.io/component: operator
 
 {{- define "millgate.labels" -}}
 {{ include "millgate.selector" . }}
-app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | replace "+" "_" | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
-helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+helm.sh/chart: {{ include "millgate.chart" . }}
 {{- with .Values.commonLabels }}
 {{ toYaml . }}
 {{- end }}
@@ -83,7 +88,19 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 - apiGroups: [events.k8s.io]
   resources: [events]
   verbs: [create]
+- apiGroups: [coordination.k8s.io] # the one by which the operator sees that its watch works
+  resources: [leases]
+  resourceNames: [{{ include "millgate.fullname" . }}-canary]
+  verbs: [list, watch]
+{{- end }}
+
+{{/* The same where its own Leases are; no others are its business. */}}
+{{- define "millgate.leases" -}}
 - apiGroups: [coordination.k8s.io]
   resources: [leases]
-  verbs: [get, list, watch, create, update, patch]
+  verbs: [create]
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  resourceNames: [{{ include "millgate.fullname" . }}, {{ include "millgate.fullname" . }}-canary]
+  verbs: [get, update, patch]
 {{- end }}

@@ -47,6 +47,8 @@ BROKERD_PORT: Final = 7411
 
 #: Longest name of a TaskQueue: children's names append to it, and pods' names to theirs.
 MAX_QUEUE_NAME: Final = 40
+#: Longest name of a queue on its broker.
+MAX_BROKER_QUEUE: Final = 63
 
 
 def broker_queue(namespace: str, name: str) -> str:

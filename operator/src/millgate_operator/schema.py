@@ -9,7 +9,7 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from millgate_operator import names
-from millgate_operator.spec.parse import NAME_MESSAGE
+from millgate_operator.spec.parse import LOCAL_NAME_MESSAGE, NAME_MESSAGE
 from millgate_operator.spec.status import TaskQueueStatus, TopicStatus
 from millgate_operator.spec.taskqueue import TaskQueueSpec
 from millgate_operator.spec.topic import TopicSpec
@@ -72,6 +72,10 @@ TASK_QUEUE: Final = Kind(
         {
             "rule": f"size(self.metadata.name) <= {names.MAX_QUEUE_NAME}",
             "message": NAME_MESSAGE,
+        },
+        {
+            "rule": "self.spec.broker.type != 'Local' || !self.metadata.name.contains('.')",
+            "message": LOCAL_NAME_MESSAGE,
         },
     ),
     scale={

@@ -10,7 +10,12 @@ from typing import Any, Final, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from millgate_operator.errors import InvalidSpec
-from millgate_operator.names import API_VERSION, MAX_QUEUE_NAME, broker_queue
+from millgate_operator.names import (
+    API_VERSION,
+    MAX_BROKER_QUEUE,
+    MAX_QUEUE_NAME,
+    broker_queue,
+)
 from millgate_operator.spec.taskqueue import TaskQueueSpec
 from millgate_operator.spec.topic import TopicSpec
 
@@ -78,7 +83,15 @@ def parse_task_queue(manifest: Mapping[str, Any], *, strict: bool = False) -> Ta
     meta = _meta(manifest)
     if len(meta.name) > MAX_QUEUE_NAME:
         raise InvalidSpec(NAME_MESSAGE)
-    return TaskQueue(meta, _spec(TaskQueueSpec, manifest, strict))
+    queue = TaskQueue(meta, _spec(TaskQueueSpec, manifest, strict))
+    if queue.spec.broker.type == "Local" and "." in meta.name:
+        raise InvalidSpec(LOCAL_NAME_MESSAGE)
+    if len(queue.broker_queue) > MAX_BROKER_QUEUE:
+        raise InvalidSpec(
+            f"spec.broker.prefix: without one the queue is called {queue.broker_queue} on its broker, and a name there "
+            f"has at most {MAX_BROKER_QUEUE} characters; create the TaskQueue again with a prefix"
+        )
+    return queue
 
 
 def parse_topic(manifest: Mapping[str, Any], *, strict: bool = False) -> Topic:
@@ -89,6 +102,10 @@ def parse_topic(manifest: Mapping[str, Any], *, strict: bool = False) -> Topic:
 NAME_MESSAGE: Final = (
     f"name must be at most {MAX_QUEUE_NAME} characters "
     "(the names of its Deployment and pods derive from it)"
+)
+LOCAL_NAME_MESSAGE: Final = (
+    "the name of a TaskQueue with a Local broker must have no dot "
+    "(the name of its Service derives from it)"
 )
 
 

@@ -114,3 +114,12 @@ def test_a_fixed_number_means_manual(fields: dict[str, Any], mode: str) -> None:
     assert isinstance(read, TaskQueue)
     assert read.spec.workers is not None
     assert read.spec.workers.mode == mode
+
+
+def test_a_namespace_too_long_for_the_name_on_the_broker_asks_for_a_prefix() -> None:
+    manifest = a_task_queue("q" * 20)
+    manifest["metadata"]["namespace"] = "n" * 50
+    with pytest.raises(InvalidSpec, match=r"spec\.broker\.prefix: .* at most 63 characters"):
+        parse(manifest)
+    manifest["spec"]["broker"]["prefix"] = "short"
+    assert isinstance(parse(manifest), TaskQueue)
