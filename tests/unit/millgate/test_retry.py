@@ -37,3 +37,8 @@ def test_full_jitter_spreads_over_the_whole_wait(draw: float, wait: float) -> No
 )
 def test_no_count_leaves_the_bounds(failures: int, draw: float, backoff: Backoff) -> None:
     assert 0 <= backoff.delay(failures, draw) <= backoff.max
+
+
+@pytest.mark.parametrize("failures", [1, 2, 64, 1000])
+def test_a_steep_backoff_is_capped_as_well(failures: int) -> None:
+    assert Backoff(initial=2, factor=1e9, max=60, jitter=Jitter.NONE).delay(failures, 0.5) <= 60

@@ -34,6 +34,7 @@ def task() -> Task[..., Any]:
         ({"retries": True}, "retries=True: use a whole number"),
         ({"unique_for": "1h"}, "give unique=True or a rule too"),
         ({"backoff": {"initial": -1}}, "-1 is below 0"),
+        ({"backoff": {"max": float("inf")}}, "inf is not below"),
         ({"countdown": 3}, "options knows no countdown; it takes at, backoff"),
     ],
 )

@@ -24,6 +24,8 @@ MAX_KEY: Final = 256
 #: Priorities within a topic: 9 runs first.
 PRIORITIES: Final = range(10)
 DEFAULT_PRIORITY: Final = 5
+#: Seconds under which every time that travels is: some stores have no moment beyond.
+LONGEST: Final = 1e12
 _FORMAT: Final = 1  # first element of every record
 _FIELDS: Final = 8  # elements of a record
 

@@ -39,7 +39,10 @@ class Backoff:
         step = self.initial
         if self.type is BackoffType.EXPONENTIAL:
             # the exponent is bounded so that a huge count cannot overflow a float
-            step = self.initial * self.factor ** min(failures - 1, 64)
+            try:
+                step = self.initial * self.factor ** min(failures - 1, 64)
+            except OverflowError:
+                step = self.max
         step = min(step, self.max)
         return step * draw if self.jitter is Jitter.FULL else step
 

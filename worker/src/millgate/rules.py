@@ -9,7 +9,7 @@ from operator import attrgetter
 from millgate.errors import InvalidMessage
 from millgate.hints import Final
 from millgate.ids import TASK_ID
-from millgate.message import MAX_KEY, PRIORITIES, TOPIC_NAME, Group, Message
+from millgate.message import LONGEST, MAX_KEY, PRIORITIES, TOPIC_NAME, Group, Message
 
 _TIME_NAMES: Final = ("delay", "at", "expires_in", "expires_at", "unique_for", "result_ttl")
 _TIMES: Final = attrgetter(*_TIME_NAMES)
@@ -73,7 +73,7 @@ def _check_times(message: Message, times: Sequence[float | None]) -> None:
     if message.delay is not None and message.at is not None:
         raise InvalidMessage("delay and at exclude each other; set one")
     for place, value in enumerate(times):
-        if value is not None and not -1e12 < value < 1e12:  # also refuses NaN and infinities
+        if value is not None and not -LONGEST < value < LONGEST:  # also refuses NaN and infinities
             raise InvalidMessage(f"{_TIME_NAMES[place]} is {value!r}; give finite seconds")
 
 

@@ -11,7 +11,14 @@ from millgate.cron import Misfire, Schedule
 from millgate.errors import InvalidInput, NotDecodable
 from millgate.hints import TYPE_CHECKING, Any, Final, Self, TypedDict
 from millgate.limits import parse_duration
-from millgate.message import DEFAULT_PRIORITY, DEFAULT_TOPIC, TOPIC_NAME, Message, Options
+from millgate.message import (
+    DEFAULT_PRIORITY,
+    DEFAULT_TOPIC,
+    LONGEST,
+    TOPIC_NAME,
+    Message,
+    Options,
+)
 from millgate.retry import Backoff, BackoffType, Jitter, RetryPolicy
 
 if TYPE_CHECKING:
@@ -245,6 +252,8 @@ def _positive(value: Any) -> float:
     number = parse_duration(value)
     if not number >= 0:
         raise ValueError(f"{value!r} is below 0")
+    if not number < LONGEST:
+        raise ValueError(f"{value!r} is not below {LONGEST:.0e}")
     return number
 
 

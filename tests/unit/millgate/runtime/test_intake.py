@@ -8,7 +8,7 @@ from typing import Any
 from millgate.brokers.base import State, TaskState
 from millgate.clock import SystemClock
 from millgate.errors import BrokerUnavailable
-from millgate.message import Claim, Message
+from millgate.message import Claim, Message, Options
 from millgate.outcome import Reason
 from millgate.runtime.intake import Intake
 from millgate.runtime.ledger import Ledger
@@ -89,3 +89,14 @@ def test_a_callback_whose_members_results_fit_into_no_frame_is_buried_and_the_ot
     assert entry.settlement.reason is Reason.RESULT_REFUSED
     assert entry.settlement.failure is not None
     assert "return references" in entry.settlement.failure.message
+
+
+def test_a_claim_with_options_that_mean_nothing_is_buried_and_the_others_start() -> None:
+    intake, ledger, revision = made()
+    odd = claim("b", options=Options(backoff={"of another": "version"}))
+    runs = intake.receive([claim("a"), odd, claim("c")], revision)
+    assert [run.claim.id for run in runs] == ["a", "c"]
+    [entry] = ledger.take()
+    assert entry.run.claim.id == "b"
+    assert isinstance(entry.settlement, Bury)
+    assert entry.settlement.reason is Reason.UNDECODABLE

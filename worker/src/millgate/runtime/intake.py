@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Final
 
 from millgate.clock import Clock
-from millgate.errors import BrokerError, NotDecodable
+from millgate.errors import BrokerError, InvalidInput, NotDecodable
 from millgate.message import Claim, Options
 from millgate.outcome import Failure, Interrupted, Outcome, Reason, Rejected
 from millgate.retry import RetryPolicy
@@ -97,7 +97,12 @@ class Intake:
                 self._note_unknown(run)
                 self._turn_away(claim, name, unknown_task(name, claim.interruptions), now)
                 return None
-            terms = self._terms_of(name, options, task, claim.topic)
+            try:
+                terms = self._terms_of(name, options, task, claim.topic)
+            except InvalidInput as error:  # written by something else, or by another version
+                failure = Failure("millgate.InvalidInput", f"its options: {error}")
+                self._turn_away(claim, name, Rejected(failure, Reason.UNDECODABLE), now)
+                return None
         run = Run(claim, name, terms, None, now, now + claim.lease)
         return self._gathered(run, gather) if gather else run
 
