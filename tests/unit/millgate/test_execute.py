@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
-from collections.abc import Callable, Iterator
+import weakref
+from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -82,6 +84,27 @@ def test_a_coroutine_that_nobody_awaited_is_refused(app: App) -> None:
     outcome = work(app, lambda: later())  # noqa: PLW0108 -- a plain function that answers a coroutine
     assert isinstance(outcome, Rejected)
     assert "coroutine" in outcome.failure.message
+
+
+async def _coroutine() -> None: ...
+
+
+def _generator() -> Iterator[int]:
+    yield 1
+
+
+async def _async_generator() -> AsyncIterator[int]:
+    yield 1
+
+
+@pytest.mark.parametrize("result_ttl", [None, 0.0])
+@pytest.mark.parametrize("unrun", [_coroutine, _generator, _async_generator])
+def test_what_a_task_only_began_is_no_success_whether_its_result_is_kept_or_not(
+    app: App, unrun: Callable[[], Any], result_ttl: float | None
+) -> None:
+    outcome = work(app, lambda: unrun(), result_ttl=result_ttl)  # noqa: PLW0108 -- as above
+    assert isinstance(outcome, Rejected)
+    assert outcome.reason is Reason.RESULT_REFUSED
 
 
 def test_a_result_over_its_bound_is_refused(app: App) -> None:
@@ -239,6 +262,15 @@ def test_retry_with_a_time_that_is_none_is_a_failure_that_says_so(app: App) -> N
     outcome = work(app, raising(Retry(after="soon")))
     assert isinstance(outcome, Raised)
     assert "'soon' is not a duration" in outcome.failure.message
+
+
+@pytest.mark.parametrize("after", [float("inf"), 1e300, float("nan")])
+def test_retry_at_no_moment_that_stores_know_is_a_failure_that_says_so(
+    app: App, after: float
+) -> None:
+    outcome = work(app, raising(Retry(after=after)))
+    assert isinstance(outcome, Raised)
+    assert "give less than" in outcome.failure.message
 
 
 def test_reject_ends_it_now(app: App) -> None:
@@ -471,6 +503,62 @@ def test_a_middleware_that_turns_out_to_be_no_generator_is_a_failure(app: App) -
 # --- dependencies --------------------------------------------------------------------------------
 
 
+def test_a_middleware_that_cannot_be_ended_hides_nothing_from_the_outer_ones(app: App) -> None:
+    seen: list[BaseException] = []
+
+    @app.middleware
+    def outer(_: Context) -> Iterator[None]:
+        try:
+            yield
+        except BaseException as error:
+            seen.append(error)
+            raise
+
+    @app.middleware
+    def twice(_: Context) -> Iterator[None]:
+        yield
+        try:
+            yield
+        finally:
+            raise OSError
+
+    assert isinstance(work(app, lambda: 1), Raised)
+    assert len(seen) == 1
+
+
+@pytest.mark.parametrize("how", ["plain", "middleware", "dependency", "async"])
+def test_what_a_failed_task_held_is_free_when_it_has_ended(app: App, how: str) -> None:
+    held: list[weakref.ref[Any]] = []
+
+    def provide() -> Iterator[int]:
+        yield 1
+
+    def fail() -> None:
+        thing = Unruly()
+        held.append(weakref.ref(thing))
+        raise ValueError
+
+    def middleware(_: Context) -> Iterator[None]:
+        yield
+
+    async def later(_: int = Depends(provide)) -> None:
+        fail()
+
+    if how == "middleware":
+        app.middleware(middleware)
+    tasks: dict[str, Callable[..., Any]] = {
+        "async": later,
+        "dependency": lambda _=Depends(provide): fail(),
+    }
+    gc.collect()
+    gc.disable()
+    try:
+        assert isinstance(work(app, tasks.get(how, fail)), Raised)
+        assert held[0]() is None
+    finally:
+        gc.enable()
+
+
 def test_dependencies_are_filled_and_ended(app: App) -> None:
     log: list[str] = []
 
@@ -531,15 +619,16 @@ def test_what_lives_with_the_child_ends_with_it(app: App) -> None:
     assert log == ["start", "open", "stop", "close"]
 
 
-def test_all_stop_hooks_run_and_the_first_error_is_raised(app: App) -> None:
+@pytest.mark.parametrize("error", [OSError("bad"), SystemExit("bad")])
+def test_all_stop_hooks_run_and_the_first_error_is_raised(app: App, error: BaseException) -> None:
     log: list[str] = []
 
     def bad() -> None:
-        raise OSError("bad")
+        raise error
 
     app.on_stop(lambda: log.append("registered first"))
     app.on_stop(bad)
-    with pytest.raises(OSError, match="bad"):
+    with pytest.raises(type(error), match="bad"):
         stop(app)
     assert log == ["registered first"]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from millgate.errors import InvalidInput
+from millgate.errors import InvalidInput, SoftTimeout
 from millgate.inject import Depends, Scope, dependencies, is_async
 
 
@@ -318,3 +318,45 @@ def test_async_functions_are_told_from_plain_ones() -> None:
     assert not is_async(generator)
     assert not is_async(provided)
     assert not is_async(print)
+
+
+@pytest.mark.parametrize("interruption", [SoftTimeout, KeyboardInterrupt, SystemExit])
+def test_all_are_ended_though_one_is_interrupted(interruption: type[BaseException]) -> None:
+    ended: list[str] = []
+
+    def first() -> Iterator[str]:
+        yield "first"
+        ended.append("first")
+
+    def second() -> Iterator[str]:
+        yield "second"
+        raise interruption
+
+    scope = Scope({})
+    scope.make(first)
+    scope.make(second)
+    with pytest.raises(interruption):
+        scope.close()
+    assert ended == ["first"]
+
+
+def test_all_are_ended_though_one_is_cancelled() -> None:
+    ended: list[str] = []
+
+    async def first() -> AsyncIterator[str]:
+        yield "first"
+        ended.append("first")
+
+    async def second() -> AsyncIterator[str]:
+        yield "second"
+        raise asyncio.CancelledError
+
+    async def all_of_it() -> None:
+        scope = Scope({}, Scope({}))
+        await scope.make_async(first)
+        await scope.make_async(second)
+        with pytest.raises(asyncio.CancelledError):
+            await scope.close_async()
+
+    asyncio.run(all_of_it())
+    assert ended == ["first"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import AsyncGeneratorType, CoroutineType, GeneratorType
 
 from millgate import codec, context, tracing, workflow
 from millgate.context import Context, Surroundings
@@ -12,7 +13,7 @@ from millgate.frozen import quick
 from millgate.hints import TYPE_CHECKING, Any, Final
 from millgate.inject import Scope, is_async
 from millgate.limits import parse_duration
-from millgate.message import Message
+from millgate.message import LONGEST, Message
 from millgate.middleware import Onion
 from millgate.outcome import (
     Cancelled,
@@ -38,6 +39,8 @@ MAX_RESULT: Final = 16 * 2**20
 #: Seconds after which a message of a task that this app does not have is tried elsewhere.
 _UNKNOWN_DELAY: Final = 30.0
 _NOTHING: Final = Returned(None)
+#: What a function answers that has not done anything yet: nobody will run it.
+_UNRUN: Final = (CoroutineType, GeneratorType, AsyncGeneratorType)
 
 
 @quick
@@ -105,11 +108,11 @@ async def start_async(app: App) -> None:
 def stop(app: App) -> None:
     """End the life of a child: on_stop hooks, then what has the scope of the child; all of them, whatever they raise.
     The first error is raised at the end."""
-    problems: list[Exception] = []
+    problems: list[BaseException] = []
     for end in (*app.stopping, app.scope.close):
         try:
             end()
-        except Exception as error:  # noqa: BLE001 -- the others must run too
+        except BaseException as error:  # noqa: BLE001 -- the others must run too
             problems.append(error)
     if problems:
         raise problems[0]
@@ -117,13 +120,13 @@ def stop(app: App) -> None:
 
 async def stop_async(app: App) -> None:
     """As `stop`, in a loop; hooks may be async."""
-    problems: list[Exception] = []
+    problems: list[BaseException] = []
     for end in (*app.stopping, app.scope.close_async):
         try:
             made = end()
             if is_async(end):
                 await made
-        except Exception as error:  # noqa: BLE001 -- the others must run too
+        except BaseException as error:  # noqa: BLE001 -- the others must run too
             problems.append(error)
     if problems:
         raise problems[0]
@@ -137,19 +140,21 @@ def _run(app: App, spec: TaskSpec, job: Job, surroundings: Surroundings) -> Outc
     if not isinstance(call, tuple):
         return call
     here = Context(surroundings, job.message, job.attempt, job.failures)
+    value: Any = None
+    error: BaseException | None = None
     token = context.enter(here)
     try:
         layers = tracing.around(app.middlewares, here.headers)
         if not layers:
             return _returned(job, _call(app, spec, *call))
         onion = Onion(layers, here)
-        value, error = None, None
         try:
             value = _call(app, spec, *call) if onion.enter() else onion.value
         except BaseException as raised:  # noqa: BLE001 -- shown to the middleware, then mapped
             error = raised
         return _returned(job, onion.leave(value, error))
     finally:
+        error = None  # its traceback leads here: what the task held would outlive it
         context.leave(token)
 
 
@@ -158,19 +163,21 @@ async def _run_async(app: App, spec: TaskSpec, job: Job, surroundings: Surroundi
     if not isinstance(call, tuple):
         return call
     here = Context(surroundings, job.message, job.attempt, job.failures)
+    value: Any = None
+    error: BaseException | None = None
     token = context.enter(here)
     try:
         layers = tracing.around(app.middlewares, here.headers)
         if not layers:
             return _returned(job, await _call_async(app, spec, *call))
         onion = Onion(layers, here)
-        value, error = None, None
         try:
             value = await _call_async(app, spec, *call) if onion.enter() else onion.value
         except BaseException as raised:  # noqa: BLE001 -- shown to the middleware, then mapped
             error = raised
         return _returned(job, onion.leave(value, error))
     finally:
+        error = None  # its traceback leads here: what the task held would outlive it
         context.leave(token)
 
 
@@ -271,14 +278,14 @@ def _returned(job: Job, value: Any) -> Outcome:
     message = job.message
     wanted = message.result_ttl != 0 or message.group is not None
     fed = bool(message.chain) and message.chain[0].feed
-    if not wanted and not fed:
+    if not wanted and not fed and not isinstance(value, _UNRUN):
         if not message.chain:
             return _NOTHING
         return Returned(None, workflow.following(message, b"null"))
     try:
         result = codec.encode(value, "result")
     except NotEncodable as error:
-        if is_async_value(value):
+        if isinstance(value, _UNRUN[:2]):
             value.close()
         return Rejected(describe(error), Reason.RESULT_REFUSED)
     if len(result) > job.result_max:
@@ -290,11 +297,6 @@ def _returned(job: Job, value: Any) -> Outcome:
                 f"with this result, {step.task} is larger than {job.payload_max} bytes"
             )
     return Returned(result if wanted else None, following)
-
-
-def is_async_value(value: Any) -> bool:
-    """Whether a plain function answered a coroutine, which nobody will run."""
-    return type(value).__name__ == "coroutine"
 
 
 def _too_large(text: str) -> Outcome:
@@ -337,9 +339,13 @@ def _retry(error: Retry, failure: Failure) -> Outcome:
     if error.after is None:
         return Raised(failure) if error.charge else RetryRequested(0.0, failure, charge=False)
     try:
-        return RetryRequested(max(0.0, parse_duration(error.after)), failure, error.charge)
+        delay = parse_duration(error.after)
     except InvalidInput as wrong:
         return Raised(describe(wrong))
+    if not delay < LONGEST:  # NaN neither
+        text = f"Retry(after={error.after!r}): give less than {LONGEST:.0e} seconds"
+        return Raised(describe(InvalidInput(text)))
+    return RetryRequested(max(0.0, delay), failure, error.charge)
 
 
 def _asked(question: Any) -> bool:

@@ -175,10 +175,13 @@ class Scope:
         while self._open:
             try:
                 _end(self._open.pop(), error)
-            except Exception as trouble:  # noqa: BLE001 -- the others must be ended too
-                problem = problem or trouble
-        if problem is not error and problem is not None:
-            raise problem
+            except BaseException as trouble:  # noqa: BLE001 -- the others must be ended too, at a timeout as well
+                problem = trouble if problem is None else problem
+        try:
+            if problem is not error and problem is not None:
+                raise problem
+        finally:
+            del problem, error  # its traceback leads here: what it holds would outlive it
 
     async def close_async(self, error: BaseException | None = None) -> None:
         """As `close`, for what `fill_async` began."""
@@ -190,10 +193,13 @@ class Scope:
                     await _end_async(began, error)
                 else:
                     _end(began, error)
-            except Exception as trouble:  # noqa: BLE001 -- the others must be ended too
-                problem = problem or trouble
-        if problem is not error and problem is not None:
-            raise problem
+            except BaseException as trouble:  # noqa: BLE001 -- as above
+                problem = trouble if problem is None else problem
+        try:
+            if problem is not error and problem is not None:
+                raise problem
+        finally:
+            del problem, error  # as above
 
     def _home(self, depends: Dependency) -> Scope:
         return self._parent if depends.scope == "child" and self._parent is not None else self
@@ -250,6 +256,8 @@ def _end(generator: Any, error: BaseException | None) -> None:
         if raised is error:
             return
         raise
+    finally:
+        del error
     generator.close()
     raise InvalidInput("a provider yields once; what it yielded second was dropped")
 
@@ -266,5 +274,7 @@ async def _end_async(generator: Any, error: BaseException | None) -> None:
         if raised is error:
             return
         raise
+    finally:
+        del error
     await generator.aclose()
     raise InvalidInput("a provider yields once; what it yielded second was dropped")

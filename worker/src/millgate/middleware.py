@@ -49,11 +49,22 @@ class Onion:
             except BaseException as raised:  # noqa: BLE001 -- the outer layers see it next
                 error = _seen_through(error, raised)
             else:
-                layer.close()
-                error = InvalidInput("a middleware yields once")
-        if error is not None:
-            raise error
+                error = _ended(layer)
+        try:
+            if error is not None:
+                raise error
+        finally:
+            del error  # its traceback leads here: what it holds would outlive it
         return value
+
+
+def _ended(layer: Generator[Any, Any, Any]) -> BaseException:
+    """What is wrong with a layer that yielded again, which is ended."""
+    try:
+        layer.close()
+    except BaseException as raised:  # noqa: BLE001 -- the outer layers see it next
+        return raised
+    return InvalidInput("a middleware yields once")
 
 
 def _seen_through(thrown: BaseException | None, raised: BaseException) -> BaseException:
