@@ -46,6 +46,22 @@ def test_a_start_hook_that_fails(bench: Any, tmp_path: Path) -> None:
     assert "no route" in worker.raw()
 
 
+def test_a_hook_whose_error_resists_ends_it_with_an_error_too(bench: Any, tmp_path: Path) -> None:
+    (tmp_path / "hooked.py").write_text(
+        "from millgate import App\n"
+        "app = App('memory://')\n"
+        "class Odd(Exception):\n"
+        "    def __str__(self): raise RuntimeError('never')\n"
+        "@app.on_start\n"
+        "def connect():\n"
+        "    raise Odd\n",
+        encoding="utf-8",
+    )
+    worker = bench.start(app="hooked:app", cwd=tmp_path)
+    assert worker.wait(20) == 3
+    assert "on_start: hooked.Odd" in worker.raw()
+
+
 def test_a_port_that_is_taken_is_an_error(bench: Any) -> None:
     first = bench.ready()
     second = bench.start(metrics=f"127.0.0.1:{first.port}")

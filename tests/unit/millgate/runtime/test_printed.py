@@ -27,6 +27,15 @@ print(seen)"""
     assert _said(program).endswith("[False, True, False, True, True]\n")
 
 
+def test_a_stream_of_a_task_that_cannot_be_flushed_is_nobodys_trouble() -> None:
+    program = """
+class Odd:
+    def flush(self): raise RuntimeError('reentrant')
+keep = os.dup(1); sys.stdout = Odd(); os.write(keep, str(printed.take()).encode())
+sys.stdout = sys.__stdout__"""
+    assert _said(program) == "False"
+
+
 def test_streams_that_a_task_closed_or_replaced_are_nobodys_trouble() -> None:
     program = "keep = os.dup(1); sys.stdout.close(); sys.stderr = None; os.write(keep, str(printed.take()).encode())"
     assert _said(program) == "False"

@@ -12,6 +12,7 @@ import sys
 
 from millgate.clock import SystemClock
 from millgate.errors import MillgateError
+from millgate.failure import describe
 from millgate.hints import Any, Final, Protocol
 from millgate.runtime import printed
 from millgate.runtime.link import Link
@@ -63,7 +64,8 @@ def live(
         link.send(["failed", str(error)])
         return _FAILED
     except BaseException as error:  # noqa: BLE001 -- an on_start hook may raise anything
-        link.send(["failed", f"on_start: {type(error).__name__}: {error}"])
+        failure = describe(error)
+        link.send(["failed", f"on_start: {failure.error}: {failure.message}"])
         return _FAILED
     tasks = [spec.wire() for spec in app.tasks.values()]
     link.send(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 
 from millgate.errors import AppNotLoaded
+from millgate.failure import describe
 from millgate.hints import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def _where(error: BaseException) -> str:
     import traceback  # what it brings is only needed for an error
 
     name = type(error).__name__
-    text = " ".join(str(error).split())
+    text = " ".join(describe(error).message.split())
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
