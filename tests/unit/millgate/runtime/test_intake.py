@@ -100,3 +100,14 @@ def test_a_claim_with_options_that_mean_nothing_is_buried_and_the_others_start()
     assert entry.run.claim.id == "b"
     assert isinstance(entry.settlement, Bury)
     assert entry.settlement.reason is Reason.UNDECODABLE
+
+
+def test_names_of_tasks_that_nobody_has_are_no_labels() -> None:
+    intake, _, revision = made()
+    for number in range(50):
+        record = Message("x", "maths", f"invented-{number}", b"[[],{}]").record()
+        intake.receive([Claim(f"x{number}", "maths", f"t{number}", record)], revision)
+    text = intake._metrics.text()
+    assert "invented" not in text
+    assert intake._metrics.value("millgate_unknown_tasks_total") == 50
+    assert 'outcome="interrupted"} 50' in text

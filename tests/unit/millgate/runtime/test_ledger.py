@@ -24,8 +24,10 @@ def test_a_run_is_active_until_it_is_settled_and_held_until_the_broker_has_answe
     assert (ledger.active, ledger.waiting, ledger.empty) == (0, 1, False)
     taken = ledger.take()
     assert (ledger.waiting, [ref.id for ref in ledger.refs()]) == (0, ["a"])
+    assert ledger.unsettled == 1
     ledger.done(taken)
     assert ledger.empty
+    assert ledger.unsettled == 0
 
 
 def test_only_the_first_end_of_a_run_counts() -> None:

@@ -105,3 +105,17 @@ def test_a_burial_has_its_reason_and_traceback() -> None:
 
 def test_what_is_below_the_level_is_not_written() -> None:
     assert lines_of(Returned(b"1"), level="info") == []
+
+
+@pytest.mark.parametrize(("failures", "word"), [(0, "retried"), (2, "buried")])
+def test_a_retry_beyond_the_last_attempt_is_counted_as_what_it_is(failures: int, word: str) -> None:
+    claim = Claim("m1", "video", "token", b"", failures=failures)
+    run = Run(claim, "cut", Terms(None, 60.0, RetryPolicy(attempts=3), None))
+    ledger, metrics = Ledger(), Metrics()
+    ledger.add([run])
+    journal = Journal(
+        SystemClock(), json_lines=True, level="error", descriptor=os.open(os.devnull, os.O_WRONLY)
+    )
+    Verdict(ledger, journal, metrics).finish(run, RetryRequested(1.0, OTHER), 0.1)
+    journal.close()
+    assert metrics.value("millgate_tasks_total", topic="video", task="cut", outcome=word) == 1

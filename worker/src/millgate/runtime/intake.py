@@ -51,7 +51,10 @@ class Intake:
         clock: Clock,
     ) -> None:
         self.tasks: Mapping[str, TaskWire] = {}
-        self._known = (-1, 0)  # revision and tasks that `_usual` was made from
+        self._known: tuple[int, object] = (
+            -1,
+            None,
+        )  # revision and tasks that `_usual` was made from
         self.unknown: dict[str, int] = {}  # names turned away and how often, for the status
         self._usual: dict[tuple[str, str], Terms] = {}  # of sends that set nothing themselves
         self._connection = connection
@@ -70,8 +73,9 @@ class Intake:
         if revision != self._policies.revision:
             with suppress(BrokerError):  # the next claims ask again
                 self._policies.refresh(self._connection.broker)
-        if self._known != (self._policies.revision, id(self.tasks)):
-            self._known = (self._policies.revision, id(self.tasks))
+        known, tasks = (self._policies.revision, self.tasks), self._known[1]
+        if known[0] != self._known[0] or known[1] is not tasks:
+            self._known = known
             self._usual.clear()
         now = self._clock.monotonic()
         runs = []
@@ -134,7 +138,7 @@ class Intake:
     def _turn_away(self, claim: Claim, task: str, outcome: Outcome, now: float) -> None:
         run = Run(claim, task, _NO_TERMS, arrived=now, expires=now + claim.lease)
         self._ledger.add([run])
-        self._verdict.finish(run, outcome)
+        self._verdict.turn_away(run, outcome)
 
     def _note_unknown(self, run: Run) -> None:
         task = run.task

@@ -140,6 +140,11 @@ class Ledger:
         return len(self._out)
 
     @property
+    def unsettled(self) -> int:
+        """How many settlements the broker has not answered yet, those that are on their way included."""
+        return max(0, len(self._held) - self._active)
+
+    @property
     def empty(self) -> bool:
         """Whether nothing is held any more."""
         return not self._held

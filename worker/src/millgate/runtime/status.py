@@ -80,7 +80,7 @@ class Status:
         busy = worker.pool.busy
         put("millgate_busy", busy)
         put("millgate_buffered", max(0, worker.ledger.active - busy))
-        put("millgate_unsettled", worker.ledger.waiting)
+        put("millgate_unsettled", worker.ledger.unsettled)
         put("millgate_broker_up", float(worker.connection.up))
         put("millgate_draining", float(worker.floor.drain.began is not None))
         put("millgate_memory_limit_bytes", worker.memory.ceilings.pod)
@@ -110,7 +110,7 @@ class Status:
             "draining": worker.floor.drain.began is not None,
             "alive": self.alive() or "ok",
             "ready": self.ready() or "ok",
-            "claims": {"active": worker.ledger.active, "unsettled": worker.ledger.waiting},
+            "claims": {"active": worker.ledger.active, "unsettled": worker.ledger.unsettled},
             "memory": {
                 "usage": worker.memory.usage,
                 "pod_limit": ceilings.pod,

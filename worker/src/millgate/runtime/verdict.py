@@ -71,6 +71,13 @@ class Verdict:
         self._log(run, outcome, settlement, seconds)
         self._ledger.settle(run, settlement)
 
+    def turn_away(self, run: Run, outcome: Outcome) -> None:
+        """The run cannot be made here. Its task is named by whoever sent it: no figure is kept by that."""
+        settlement = settle(run.claim, outcome, run.terms.retry, random.random())  # noqa: S311 -- as above
+        self._metrics.ended(replace(run, task=""), _word(outcome, settlement), None)
+        self._log(run, outcome, settlement, None)
+        self._ledger.settle(run, settlement)
+
     def lost(self, run: Run) -> None:
         """The run's lease is another worker's by now: whatever becomes of the run counts for nothing."""
         self._metrics.add("millgate_leases_lost_total")
@@ -163,7 +170,7 @@ def _word(outcome: Outcome, settlement: Settlement) -> str:
         case Cancelled():
             return "cancelled"
         case RetryRequested():
-            return "retried"
+            return "buried" if isinstance(settlement, Bury) else "retried"
         case Rejected():
             return "buried"
         case Died(reason) | Raised(reason=reason):
