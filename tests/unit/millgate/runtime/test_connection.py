@@ -74,6 +74,27 @@ def test_a_file_that_vanishes_keeps_the_present_broker(tmp_path: Path) -> None:
     assert connection.broker is before
 
 
+@pytest.mark.parametrize("half", ["", "nonsense"])
+def test_a_file_that_is_half_written_keeps_the_present_broker(tmp_path: Path, half: str) -> None:
+    file = tmp_path / "url"
+    file.write_text("memory://x", encoding="utf-8")
+    connection = Connection(
+        url_source("", str(file)),
+        "millgate",
+        journal=journal(),
+        metrics=Metrics(),
+        clock=SystemClock(),
+    )
+    before = connection.broker
+    file.write_text(half, encoding="utf-8")
+    for _ in range(2):
+        assert connection.failed(BrokerUnavailable()) > 0
+        assert connection.broker is before
+    file.write_text("memory://y", encoding="utf-8")
+    connection.failed(BrokerUnavailable())
+    assert connection.name == "memory://y"
+
+
 def test_errors_are_counted_and_the_end_of_an_outage_is_noticed() -> None:
     metrics = Metrics()
     connection = Connection(

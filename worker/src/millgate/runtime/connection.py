@@ -11,7 +11,7 @@ from typing import Final
 from millgate.brokers import open_broker, redact
 from millgate.brokers.base import Broker
 from millgate.clock import Clock
-from millgate.errors import BrokerError, InvalidSettings
+from millgate.errors import BrokerError, InvalidSettings, MillgateError
 from millgate.runtime.logs import Journal
 from millgate.runtime.metrics import Metrics
 from millgate.runtime.timed import timed
@@ -47,6 +47,7 @@ class Connection:
         self._clock = clock
         self._lock = threading.Lock()
         self._url = "" if broker is not None else source()
+        self._useless: str | None = None  # what the source said last, if it can be no address
         self._given = broker is not None
         self._kind = type(broker).__name__
         self._broker = self._open(self._url) if broker is None else timed(broker, metrics, clock)
@@ -99,9 +100,16 @@ class Connection:
                 url = self._source()
             except InvalidSettings:
                 return
-            if url == self._url:
+            if url in {self._url, self._useless}:
                 return
-            old, self._broker, self._url = self._broker, self._open(url), url
+            try:
+                opened = self._open(url)
+            except MillgateError as error:  # half written, perhaps: the next failure reads it again
+                self._useless = url
+                self._journal.say("error", "broker address cannot be used", error=str(error))
+                return
+            old, self._broker, self._url = self._broker, opened, url
+            self._useless = None
         self._journal.say("info", "broker address changed", broker=self.name)
         old.close()
 

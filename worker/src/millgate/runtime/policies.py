@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-
 from millgate.brokers.base import Broker
 from millgate.queues import Configuration, TopicPolicy
 
@@ -12,24 +10,22 @@ class Policies:
     """Thread-safe."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._configuration = Configuration()
-        self._policies: dict[str, TopicPolicy] = {}
+        # what was read, and what was found in it: one value, so that nothing of an older one is kept with a newer one
+        self._known: tuple[Configuration, dict[str, TopicPolicy]] = (Configuration(), {})
 
     @property
     def revision(self) -> int:
         """The revision that was read."""
-        return self._configuration.revision
+        return self._known[0].revision
 
     def refresh(self, broker: Broker) -> None:
         """Read it. Raises BrokerError."""
-        configuration = broker.configuration()
-        with self._lock:
-            self._configuration, self._policies = configuration, {}
+        self._known = (broker.configuration(), {})
 
     def of(self, topic: str) -> TopicPolicy:
         """The policy of a topic."""
-        found = self._policies.get(topic)
+        configuration, policies = self._known
+        found = policies.get(topic)
         if found is None:
-            found = self._policies[topic] = self._configuration.policy(topic)
+            found = policies[topic] = configuration.policy(topic)
         return found

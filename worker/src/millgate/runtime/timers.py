@@ -36,9 +36,10 @@ class Timers:
     def know(self, tasks: Mapping[str, TaskWire]) -> bool:
         """The app's tasks; answers whether there is a schedule among them."""
         now = self._clock.now()
-        self._tasks = {name: task for name, task in tasks.items() if task.schedule is not None}
-        for name in self._tasks:
+        scheduled = {name: task for name, task in tasks.items() if task.schedule is not None}
+        for name in scheduled:
             self._since.setdefault(name, now)
+        self._tasks = scheduled  # the thread may look at once
         self._bell.set()
         return bool(self._tasks)
 

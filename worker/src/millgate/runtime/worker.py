@@ -281,7 +281,8 @@ class Worker:
         """The broker thread: reach the broker, wait for the app, then claim and settle until the end."""
         if not self._reach():
             return
-        self._thread("renew", self.leases.run)
+        if not self.status.registered:  # after an error of ours the thread comes here again
+            self._thread("renew", self.leases.run)
         self.status.registered = True
         self.loop.run()
 
