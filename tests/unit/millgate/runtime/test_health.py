@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import socket
+import time
+from typing import Any
 
 import pytest
 
@@ -73,3 +76,53 @@ def test_a_port_that_is_taken_is_an_error() -> None:
     with pytest.raises(InvalidSettings, match="cannot listen on"):
         Health(f"127.0.0.1:{first.port}", answers())
     first.close()
+
+
+def ask(port: int, request: bytes) -> bytes:
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
+        client.sendall(request)
+        return client.recv(4096)
+
+
+def drip(port: int) -> None:
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
+        for _ in range(100):
+            client.sendall(b"x")
+            time.sleep(0.05)
+
+
+def test_a_client_that_could_not_be_let_in_is_not_the_last_one() -> None:
+    health = Health("127.0.0.1:0", answers())
+    listener, refused = health._listener, []
+
+    class Full:
+        def accept(self) -> Any:
+            if not refused:
+                refused.append(True)
+                raise OSError(errno.EMFILE, "no more descriptors")
+            return listener.accept()
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(listener, name)
+
+    health._listener = Full()  # type: ignore[assignment]
+    health.start()
+    try:
+        assert ask(health.port, b"GET /livez HTTP/1.1\r\n\r\n").startswith(b"HTTP/1.1 200 OK")
+    finally:
+        health.close()
+    health._thread.join(10)
+    assert not health._thread.is_alive()
+
+
+def test_a_client_that_sends_little_by_little_has_no_more_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("millgate.runtime.health._TIMEOUT", 0.3)
+    health = Health("127.0.0.1:0", answers())
+    health.start()
+    try:
+        with pytest.raises((ConnectionResetError, BrokenPipeError)):
+            drip(health.port)
+    finally:
+        health.close()

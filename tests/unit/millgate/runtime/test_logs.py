@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 
 import pytest
 
@@ -24,3 +25,32 @@ def test_what_is_unknown_is_a_question_mark_or_null(json_lines: bool) -> None:
         assert json.loads(text)["rss"] is None
     else:
         assert text.rstrip().endswith("info    child ended rss=? tasks=0")
+
+
+def test_lines_that_nobody_reads_are_bounded_in_bytes_and_counted() -> None:
+    reading, writing = os.pipe()
+    journal = Journal(SystemClock(), json_lines=True, level="info", descriptor=writing)
+    for number in range(2000):
+        journal.say("info", "long", number=number, text="x" * 19_000)
+    waiting = sum(map(len, journal._lines))
+    assert waiting <= 4 * 2**20
+    with os.fdopen(reading) as lines:
+        closer = threading.Thread(target=lambda: (journal.close(20), os.close(writing)))
+        closer.start()
+        found = [json.loads(line) for line in lines]
+        closer.join()
+    left_out = sum(line["count"] for line in found if line["event"] == "log lines left out")
+    assert left_out + sum(line["event"] == "long" for line in found) == 2000
+
+
+def test_a_stream_that_does_not_block_loses_no_line() -> None:
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    journal = Journal(SystemClock(), json_lines=True, level="info", descriptor=writing)
+    for number in range(100):
+        journal.say("info", "long", number=number, text="x" * 10_000)
+    with os.fdopen(reading) as lines:
+        closer = threading.Thread(target=lambda: (journal.close(20), os.close(writing)))
+        closer.start()
+        assert [json.loads(line)["number"] for line in lines] == list(range(100))
+        closer.join()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from typing import Any, Final
 from millgate.errors import InvalidSettings
 
 _TIMEOUT: Final = 3.0  # seconds that one client may take
+_AGAIN: Final = 0.1  # seconds after a client that could not be let in
 _MOST: Final = 16  # clients at once; a probe must not wait behind a slow one
 _REQUEST: Final = 8192
 _PHRASES: Final = {
@@ -51,6 +53,7 @@ class Health:
         host, port = parse_address(address)
         self._answers = answers
         self._seats = threading.Semaphore(_MOST)
+        self._closed = threading.Event()
         family = socket.AF_INET6 if ":" in host or not host else socket.AF_INET
         try:
             self._listener = _listen(family, host, port)
@@ -67,6 +70,7 @@ class Health:
 
     def close(self) -> None:
         """Stop listening."""
+        self._closed.set()
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
@@ -76,16 +80,19 @@ class Health:
             try:
                 client, _ = self._listener.accept()
             except OSError:
-                return
+                if self._closed.wait(_AGAIN):
+                    return
+                continue  # no descriptor left, or the client has gone: the next probe may find better
             self._seats.acquire()
             threading.Thread(target=self._serve, args=(client,), name="http", daemon=True).start()
 
     def _serve(self, client: socket.socket) -> None:
         try:
             with client:
-                client.settimeout(_TIMEOUT)
+                end = time.monotonic() + _TIMEOUT
                 request = b""
                 while b"\r\n\r\n" not in request and len(request) < _REQUEST:
+                    client.settimeout(max(0.001, end - time.monotonic()))
                     part = client.recv(_REQUEST)
                     if not part:
                         return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import select
 import threading
 from collections import deque
 from datetime import UTC, datetime
@@ -16,6 +17,7 @@ from millgate.runtime.ledger import Run
 LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 #: Lines that may wait for a slow reader; what comes on top is counted and left out.
 _BOUND: Final = 10_000
+_BOUND_BYTES: Final = 4 * 2**20
 #: Characters of one field; a traceback fits.
 _LONGEST: Final = 20_000
 
@@ -29,6 +31,7 @@ class Journal:
         self._level = LEVELS[level]
         self._descriptor = descriptor
         self._lines: deque[bytes] = deque()
+        self._bytes = 0  # of the lines that wait
         self._dropped = 0
         self._wake = threading.Condition()
         self._closing = False
@@ -48,10 +51,11 @@ class Journal:
             level, event, {key: _cut(value) for key, value in (named | fields).items()}
         )
         with self._wake:
-            if len(self._lines) >= _BOUND:
+            if len(self._lines) >= _BOUND or self._bytes + len(line) > _BOUND_BYTES:
                 self._dropped += 1
                 return
             self._lines.append(line)
+            self._bytes += len(line)
             self._wake.notify()
 
     def close(self, timeout: float = 2.0) -> None:
@@ -80,6 +84,7 @@ class Journal:
                     return
                 lines = b"".join(self._lines)
                 self._lines.clear()
+                self._bytes = 0
                 dropped, self._dropped = self._dropped, 0
             if dropped:
                 lines += self._format("warning", "log lines left out", {"count": dropped})
@@ -104,7 +109,10 @@ class Bridge(logging.Handler):
 def _write_all(descriptor: int, data: bytes) -> None:
     view = memoryview(data)
     while view:
-        view = view[os.write(descriptor, view) :]
+        try:
+            view = view[os.write(descriptor, view) :]
+        except BlockingIOError:  # somebody who shares the stream has made it so
+            select.select([], [descriptor], [], 1.0)
 
 
 def _about(run: Run) -> dict[str, Any]:

@@ -11,12 +11,13 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from millgate.runtime.preload import Template, Unfit, reap_forked
+from millgate.runtime.processes import kill
 from millgate.runtime.table import Table
 
 _F_SETPIPE_SZ: Final = 1031
@@ -59,24 +60,27 @@ class Spawner:
 
     def start(self) -> Spawned:
         """Start one. Raises NotYet, AppNotLoaded, and OSError when the machine has nothing left for it."""
-        ours, theirs = socket.socketpair()
-        reading, writing = os.pipe2(os.O_CLOEXEC)
-        table = Table.create(self._slots)
-        with suppress(OSError):  # over the user's budget of pipe buffers: a smaller one works too
-            fcntl.fcntl(reading, _F_SETPIPE_SZ, _OUTPUT_PIPE)
-        try:
+        with ExitStack() as undo, ExitStack() as given:
+            ours, theirs = socket.socketpair()
+            undo.callback(ours.close)
+            given.callback(theirs.close)
+            reading, writing = os.pipe2(os.O_CLOEXEC)
+            undo.callback(os.close, reading)
+            given.callback(os.close, writing)
+            table = Table.create(self._slots)
+            undo.callback(table.close)
+            with suppress(
+                OSError
+            ):  # over the user's budget of pipe buffers: a smaller one works too
+                fcntl.fcntl(reading, _F_SETPIPE_SZ, _OUTPUT_PIPE)
+            os.set_blocking(reading, False)
+            ours.setblocking(False)
             pid, reap = self._run(theirs.fileno(), table.descriptor, writing)
-        except BaseException:
-            ours.close()
-            os.close(reading)
-            table.close()
-            raise
-        finally:
-            theirs.close()
-            os.close(writing)
-        os.set_blocking(reading, False)
-        ours.setblocking(False)
-        return Spawned(pid, os.pidfd_open(pid), ours, table, reading, reap)
+            undo.callback(reap)
+            undo.callback(kill, pid)
+            spawned = Spawned(pid, os.pidfd_open(pid), ours, table, reading, reap)
+            undo.pop_all()
+        return spawned
 
     def _run(self, link: int, table: int, output: int) -> tuple[int, Callable[[], int]]:
         if self._preload:
