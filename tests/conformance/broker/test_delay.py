@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from millgate.brokers.base import Broker, State
+from millgate.queues import Subscription
 from support.builders import a_message, a_topic
 from support.working import Hand, ids
 
@@ -51,6 +52,22 @@ def test_a_named_time_is_kept(broker: Broker, hand: Hand, pass_time: PassTime) -
     assert ids(hand.claim(5)) == [past.id]
     pass_time(1.1)
     assert ids(hand.claim(5)) == [soon.id]
+
+
+#: A month is more milliseconds than a system call may be told to wait; the last is the longest delay that is accepted.
+@pytest.mark.parametrize("delay", [30 * 86400.0, 100 * 365 * 86400.0, 9.9e11])
+def test_the_queue_lives_however_far_off_the_next_thing_is(
+    make_broker: Callable[[], Broker], delay: float
+) -> None:
+    broker = make_broker()
+    late = a_message(topic="late", delay=delay)
+    broker.publish([late, a_message(topic="late", delay=delay, expires_in=delay)])
+    assert broker.wait_for_work(Subscription(), 0.2) is False
+    other = make_broker()
+    other.publish([soon := a_message()])
+    assert other.wait_for_work(Subscription(), 5.0) is True
+    assert ids(Hand(other).claim(3)) == [soon.id]
+    assert broker.states([late.id])[0].state is State.DELAYED
 
 
 @pytest.mark.parametrize("delay", [0.0, -5.0])

@@ -29,6 +29,8 @@ _STALL: Final = 30.0  # seconds that a peer may leave an answer unread
 _DEAF: Final = 1.0  # seconds without new connections after one could not be accepted
 _ACCEPTS: Final = 64  # new connections in one turn
 _SYNC: Final = 0.01  # seconds after which what only workers said is on the disk
+#: One wait lasts at most this long: the system takes no more than 24 days, and a task may be due in a hundred years.
+_LONGEST: Final = 86_400.0
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 
 log = getLogger("millgate.brokers.local")
@@ -115,7 +117,7 @@ class Server:
         for end in ends:
             left = max(0.0, end - monotonic)
             wait = left if wait is None else min(wait, left)
-        return wait
+        return None if wait is None else min(wait, _LONGEST)
 
     def _accept(self, _mask: int) -> None:
         for _ in range(_ACCEPTS):
