@@ -53,6 +53,8 @@ def stateful_set(queue: TaskQueue, settings: OperatorSettings) -> dict[str, Any]
     made["spec"] = {
         "replicas": 1,
         "serviceName": names.brokerd(name),
+        # in order, a pod that cannot start is waited for also when its template has been mended
+        "podManagementPolicy": "Parallel",
         "selector": {"matchLabels": names.selector(name, names.BROKER)},
         "template": {
             "metadata": {"labels": names.labels(name, names.BROKER)},
