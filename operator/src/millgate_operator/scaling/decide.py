@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 from typing import Final
 
-from millgate.stats import Stats
+from millgate.stats import Stats, TopicStats
 from millgate_operator.scaling import removal
 from millgate_operator.scaling.demand import Demand, demand
 from millgate_operator.scaling.signal import Signal, known, learn
@@ -68,7 +68,7 @@ def decide(
     need = demand(policy, memory.signal, topics, _cold_start(memory) + TICK)
     if need.claimable + need.running > 0:
         memory = replace(memory, last_work=now)
-    wish = _wish(policy, memory, now, need, stats.next_due)
+    wish = _wish(policy, memory, now, need, _next_due(stats, topics))
     wish, memory = _stabilize(policy, memory, now, wish, pool)
     wish, memory = _step(policy, memory, now, wish, pool)
     wish = _freeze(wish, pool)
@@ -118,6 +118,13 @@ def _why(need: Demand) -> Reason:
     if need.terms.backlog > 0:
         return Reason.BACKLOG
     return Reason.FORECAST if need.terms.forecast > need.terms.running else Reason.RUNNING
+
+
+def _next_due(stats: Stats, topics: Mapping[str, TopicStats]) -> float | None:
+    """Seconds until delayed work is due that this pool could take; `topics` are those that it does take."""
+    delayed = {name for name, topic in stats.topics.items() if topic.delayed != 0}
+    mine = {name for name in delayed & topics.keys() if not topics[name].paused}
+    return stats.next_due if mine or not delayed else None
 
 
 def _when_idle(policy: ScalingPolicy, memory: Memory, now: float, next_due: float | None) -> _Wish:

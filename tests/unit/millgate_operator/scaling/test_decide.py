@@ -288,6 +288,23 @@ def test_a_pool_at_zero_starts_in_time_for_work_that_is_due_soon() -> None:
     assert decision.replicas == 1
 
 
+@pytest.mark.parametrize(
+    ("topics", "wanted"),
+    [
+        ({"mine": {"delayed": 1}, "video": {}}, 1),
+        ({"mine": {"delayed": None}, "video": {"delayed": 1}}, 1),
+        ({"mine": {}, "video": {"delayed": 1}}, None),
+        ({"mine": {"delayed": 1, "paused": True}}, None),
+    ],
+)
+def test_a_pool_at_zero_does_not_start_for_what_it_could_not_take(
+    topics: dict[str, dict[str, Any]], wanted: int | None
+) -> None:
+    story = Story(subscription=Subscription(exclude=("video",)))
+    found = {name: a_topic_reading(**fields) for name, fields in topics.items()}
+    assert story.settled(readings(found, next_due=20.0), a_pool()).replicas == wanted
+
+
 def test_something_that_runs_is_never_left_without_a_pod() -> None:
     decision = Story().settled(
         readings(some_work(leased=1, started=1, completed=0), fenced("p0", busy=1)),
