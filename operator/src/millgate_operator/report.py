@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from millgate_operator import status
+from millgate_operator import status, topic_status
 from millgate_operator.conditions import Condition, changes, no, written, yes
 from millgate_operator.context import Context
 from millgate_operator.names import ANNOTATION_RECONCILE, PAUSED
@@ -36,8 +36,8 @@ def report_seen(
             _write(context, item, _invalid(unread[name], "Accepted"), {})
             continue
         topic = by_name[name]
-        conditions = status.topic_conditions(topic, seen)
-        waits.append(_write(context, item, conditions, status.topic_fields(topic, seen)))
+        conditions = topic_status.topic_conditions(topic, seen)
+        waits.append(_write(context, item, conditions, topic_status.topic_fields(topic, seen)))
     due = [wait for wait in waits if wait is not None]
     return min(due) if due else None
 
@@ -53,8 +53,8 @@ def report_gone(context: Context, topics: Sequence[Mapping[str, Any]]) -> None:
         except InvalidSpec as error:
             _write(context, item, _invalid(str(error), "Accepted"), {})
             continue
-        conditions = status.topic_conditions(topic, None)
-        _write(context, item, conditions, status.topic_fields(topic, None))
+        conditions = topic_status.topic_conditions(topic, None)
+        _write(context, item, conditions, topic_status.topic_fields(topic, None))
 
 
 def report_invalid(

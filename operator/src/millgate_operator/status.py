@@ -1,4 +1,4 @@
-"""What a queue's and a topic's status say: conditions from ordered checks, and numbers rounded to what matters. Pure.
+"""What a queue's status says: conditions from ordered checks, and numbers rounded to what matters. Pure.
 
 The first check that answers is the reason shown. Reasons are stable words; messages say what to do.
 """
@@ -9,13 +9,10 @@ from collections.abc import Callable, Mapping
 from math import ceil
 from typing import Any, Final
 
-from millgate.limits import format_duration
-from millgate.queues import TopicPolicy
 from millgate.stats import TopicStats
 from millgate_operator import names
 from millgate_operator.conditions import Condition, no, stamp, yes
 from millgate_operator.observed import Seen, Trouble, WorkersView
-from millgate_operator.spec import Topic, subscription
 
 Check = Callable[[Seen], Condition | None]
 
@@ -47,8 +44,11 @@ def _workers_missing(seen: Seen) -> Condition | None:
     return Condition("Ready", available.status, available.reason, available.message, available.bad)
 
 
-def _nothing_wrong(_: Seen) -> Condition | None:
-    return yes("Ready", "Ready", "tasks can be sent, and are run")
+def _nothing_wrong(seen: Seen) -> Condition | None:
+    workers = seen.queue.spec.workers
+    waits = workers is not None and workers.mode == "Manual" and workers.replicas == 0
+    rest = "wait: workers.replicas is 0" if waits else "are run"
+    return yes("Ready", "Ready", f"tasks can be sent, and {rest}")
 
 
 READY: Final[tuple[Check, ...]] = (_trouble, _suspended, _workers_missing, _nothing_wrong)
@@ -77,11 +77,10 @@ def workers_available(seen: Seen) -> Condition | None:
     if seen.pool is not None:
         return Condition("WorkersAvailable", None, seen.pool.reason, seen.pool.message)
     if view is None:
-        return no(
-            "WorkersAvailable", "WorkersStarting", "the Deployment is not there yet", bad=False
-        )
+        words = "the Deployment is not there yet"
+        return no("WorkersAvailable", "WorkersStarting", words, bad=False)
     if view.desired == 0:
-        return yes("WorkersAvailable", "ScaledToZero", "no pods, as there is nothing to do")
+        return yes("WorkersAvailable", "ScaledToZero", _why_zero(seen))
     if view.ready > 0:
         words = f"{view.ready} of {view.desired} are ready"
         rest = _why_none(view)
@@ -89,6 +88,17 @@ def workers_available(seen: Seen) -> Condition | None:
             words = f"{words}; the others are not: {rest.message}"
         return yes("WorkersAvailable", "MinimumAvailable", words)
     return _why_none(view)
+
+
+def _why_zero(seen: Seen) -> str:
+    workers, decision = seen.queue.spec.workers, seen.decision
+    if workers is not None and workers.mode != "Auto":
+        return f"no pods: autoscaling.mode is {workers.mode}, and 0 are asked for"
+    if seen.queue.spec.suspend == "HoldAndDrain":
+        return "no pods, as spec.suspend is HoldAndDrain"
+    if decision is None or decision.reason == "SignalLost":
+        return "no pods; whether there is something to do is not known"
+    return "no pods, as there is nothing to do"
 
 
 def _why_none(view: WorkersView) -> Condition:
@@ -142,8 +152,12 @@ def autoscaling_active(seen: Seen) -> Condition | None:
 
 def stalled(seen: Seen) -> Condition | None:
     """Present only when somebody must change something."""
-    found = _troubles(seen)
-    return yes("Stalled", found.reason, found.message) if found and not found.passing else None
+    found, view = _troubles(seen), seen.workers
+    if found and not found.passing:
+        return yes("Stalled", found.reason, found.message)
+    if view is not None and view.rollout and view.stuck:
+        return yes("Stalled", "DeploymentStuck", f"{view.stuck}{_why_not(view)}")
+    return None
 
 
 def reconciling(seen: Seen) -> Condition | None:
@@ -152,13 +166,19 @@ def reconciling(seen: Seen) -> Condition | None:
     if found is not None and found.passing:
         return yes("Reconciling", found.reason, found.message)
     view = seen.workers
-    if view is not None and view.desired and view.rollout:
+    if view is not None and view.desired and view.rollout and not view.stuck:
         return yes(
             "Reconciling",
             "RollingOut",
-            f"{view.updated} of {view.desired} are of the present template",
+            f"{view.updated} of {view.desired} are of the present template{_why_not(view)}",
         )
     return None
+
+
+def _why_not(view: WorkersView) -> str:
+    """What ails a pod, as the end of a sentence; empty when nothing does."""
+    rest = _why_none(view)
+    return f"; {rest.message}" if rest.bad and rest.reason != "DeploymentStuck" else ""
 
 
 def development_broker(seen: Seen) -> Condition | None:
@@ -200,66 +220,6 @@ def queue_conditions(seen: Seen) -> list[Condition]:
     return [first(READY, seen), *(answer for ask in ASPECTS if (answer := ask(seen)) is not None)]
 
 
-# --- the questions about a Topic -----------------------------------------------------------------
-
-
-def topic_conditions(topic: Topic, seen: Seen | None) -> list[Condition]:
-    """All conditions of a Topic; `seen` None: there is no TaskQueue of that name."""
-    accepted = _accepted(topic, seen)
-    out = [accepted]
-    if accepted.status and seen is not None:
-        out += [_programmed(seen), _served(topic, seen)]
-    wrong = next((answer for answer in out if not answer.status), None)
-    if wrong is not None:
-        return [Condition("Ready", wrong.status, wrong.reason, wrong.message, wrong.bad), *out]
-    return [yes("Ready", "Ready", "the broker holds this policy"), *out]
-
-
-def _accepted(topic: Topic, seen: Seen | None) -> Condition:
-    queue = topic.spec.queue_ref.name
-    if seen is None:
-        return no(
-            "Accepted",
-            "QueueNotFound",
-            f"there is no TaskQueue {queue} in namespace {topic.meta.namespace}; create it, or mend spec.queueRef.name",
-        )
-    if seen.resolved is None:
-        trouble = seen.spec
-        words = f"TaskQueue {queue} has to be mended first" + (
-            f": {trouble.message}" if trouble else ""
-        )
-        return no("Accepted", "QueueInvalid", words)
-    holder = seen.resolved.conflicts.get(topic.meta.name)
-    if holder is not None:
-        return no(
-            "Accepted",
-            "NameConflict",
-            f"Topic {holder} is older and has the topic name {topic.name} already; remove one of them",
-        )
-    refused = seen.resolved.refused.get(topic.meta.name)
-    if refused is not None:
-        return no("Accepted", "InvalidPolicy", refused)
-    return yes("Accepted", "Accepted", f"topic {topic.name} of TaskQueue {queue}")
-
-
-def _programmed(seen: Seen) -> Condition:
-    trouble = seen.connection or seen.broker.trouble
-    if trouble is not None:
-        words = f"the broker does not hold this yet: {trouble.message}"
-        return no("Programmed", trouble.reason, words, bad=False)
-    if seen.broker.revision is None:
-        return no("Programmed", "Pending", "the broker does not hold this yet", bad=False)
-    return yes("Programmed", "Programmed", f"revision {seen.broker.revision} in the broker")
-
-
-def _served(topic: Topic, seen: Seen) -> Condition:
-    workers = seen.queue.spec.workers
-    if workers is None or subscription(workers).matches(topic.name):
-        return yes("Served", "Served", "the workers take this topic")
-    words = f"workers.topics of TaskQueue {seen.queue.meta.name} leaves {topic.name} out; nobody runs its tasks"
-    return no("Served", "NotServed", words)
-
-
 # --- the numbers ---------------------------------------------------------------------------------
 
 
@@ -275,7 +235,7 @@ def queue_fields(seen: Seen) -> dict[str, Any]:
         out["workers"] = _workers(seen)
     stats = seen.broker.stats
     if stats is not None:
-        out["summary"] = _sum(list(stats.topics.values()))
+        out["summary"] = sums(list(stats.topics.values()))
         out["topics"] = _topics(stats.topics)
     return out
 
@@ -331,37 +291,7 @@ def _topics(topics: Mapping[str, TopicStats]) -> dict[str, Any]:
     return {"declared": declared, "undeclaredCount": len(strays), "undeclared": strays[:20]}
 
 
-def topic_fields(topic: Topic, seen: Seen | None) -> dict[str, Any]:
-    """Everything of a Topic's status but conditions and observedGeneration."""
-    out: dict[str, Any] = {"topicName": topic.name}
-    if seen is None or seen.resolved is None or topic.meta.name not in seen.resolved.topics:
-        return out
-    out["effective"] = _effective(seen.resolved.topics[topic.meta.name])
-    revision, stats = seen.broker.revision, seen.broker.stats
-    if revision is not None:
-        out["configRevision"] = revision
-    if revision is not None and stats is not None:
-        current = sum(row.beat.revision >= revision for row in stats.workers)
-        out["appliedBy"] = {"workers": current, "of": len(stats.workers)}
-    if stats is not None and topic.name in stats.topics:
-        out["summary"] = _sum([stats.topics[topic.name]])
-    return out
-
-
-def _effective(policy: TopicPolicy) -> dict[str, Any]:
-    found: dict[str, Any] = {
-        "priority": policy.priority,
-        "weight": policy.weight,
-        "limit": policy.effective_limit,
-        "perKey": policy.effective_key_limit,
-        "rate": str(policy.rate) if policy.rate else None,
-        "hardTimeout": format_duration(policy.hard_timeout),
-        "maxAttempts": policy.retry.attempts,
-    }
-    return {name: value for name, value in found.items() if value is not None}
-
-
-def _sum(topics: list[TopicStats]) -> dict[str, Any]:
+def sums(topics: list[TopicStats]) -> dict[str, Any]:
     """Sums, rounded; what is unknown of one topic is left out for all."""
     out: dict[str, int] = {}
     parts = {

@@ -16,9 +16,8 @@ from millgate_operator.status import (
     queue_conditions,
     queue_fields,
     rounded,
-    topic_conditions,
-    topic_fields,
 )
+from millgate_operator.topic_status import topic_conditions, topic_fields
 from support.manifests import a_task_queue, a_topic, workers
 from support.pools import a_row, a_topic_reading, fenced
 
@@ -272,3 +271,37 @@ def test_the_pod_that_serves_a_queue_on_rabbitmq_is_named() -> None:
     met = BrokerView("amqp://rabbit/", "4.0.5", 1, 41, Stats(), brokerd="hello-broker-x")
     assert queue_fields(seen(broker=met))["broker"]["brokerd"] == "hello-broker-x"
     assert "brokerd" not in queue_fields(seen())["broker"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "decision", "ready", "available"),
+    [
+        ({}, DECISION, "and are run", "as there is nothing to do"),
+        ({}, replace(DECISION, reason="SignalLost"), "and are run", "is not known"),
+        ({"workers": workers(replicas=0)}, None, "and wait", "0 are asked for"),
+        ({"suspend": "HoldAndDrain"}, DECISION, "spec.suspend", "spec.suspend"),
+    ],
+)
+def test_a_pool_without_pods_says_why(
+    spec: dict[str, Any], decision: LastDecision | None, ready: str, available: str
+) -> None:
+    nobody = WorkersView(desired=0, generation_seen=True)
+    found = seen(a_task_queue(**spec), workers=nobody, decision=decision)
+    messages = {one.type: one.message for one in queue_conditions(found)}
+    assert ready in messages["Ready"]
+    assert available in messages["WorkersAvailable"]
+
+
+def test_a_rollout_that_does_not_come_on_says_why() -> None:
+    """Two old pods are ready, the new one's image is not there."""
+    ill = PodView("new", trouble="ImagePull", detail="no such image")
+    view = replace(READY_POOL, updated=1, pods=(PodView("old", ready=True), ill))
+    messages = {one.type: one.message for one in queue_conditions(seen(workers=view))}
+    assert "1 of 2 are of the present template; pod new: no such image" in messages["Reconciling"]
+    stuck = replace(view, stuck="has timed out progressing")
+    found = seen(workers=stuck)
+    assert answers(found)["Stalled"] == "True/DeploymentStuck"
+    assert "Reconciling" not in answers(found), "tools take it for progress"
+    messages = {one.type: one.message for one in queue_conditions(found)}
+    assert messages["Stalled"] == "has timed out progressing; pod new: no such image"
+    assert "Stalled" not in answers(seen(workers=replace(READY_POOL, stuck="exceeded quota")))
