@@ -182,6 +182,25 @@ def test_the_handle_of_a_message_that_was_given_another_id(app: App) -> None:
         assert sent.state() == "succeeded"
 
 
+def test_the_handles_of_chains_and_chords_whose_messages_were_given_other_ids(app: App) -> None:
+    from dataclasses import replace
+
+    from millgate import chain, chord, group
+
+    app.before_send(lambda message: replace(message, id=f"mine:{message.id}"))
+    task = app.task(name="t")(lambda *given: list(given))
+    with testing.memory(app) as bench:
+        chained = chain(task.s(1), task.s(2)).send()
+        together = chord([task.s(3), task.s(4)], chain(task.s(5), task.s(6))).send()
+        beside = group(task.s(7), chain(task.s(8), task.s(9))).send()
+        bench.drain()
+        assert chained.result(0) == [[1], 2]
+        assert together.result(0) == [[[[3], [4]], 5], 6]
+        assert [handle.result(0) for handle in beside] == [[7], [[8], 9]]
+        for handle in (chained, together, *beside):
+            assert all(id.startswith("mine:") for id in (*handle.steps, handle.id))  # noqa: A001
+
+
 def test_before_send_may_refuse(app: App) -> None:
     @app.before_send
     def refuse(message: Message) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import uuid
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -28,10 +30,11 @@ def test_ids_differ() -> None:
     assert len({new_incarnation() for _ in range(1000)}) == 1000
 
 
-def test_a_forked_child_draws_ids_of_its_own() -> None:
+@pytest.mark.parametrize("fork", [os.fork, ctypes.PyDLL(None).fork], ids=["fork", "untold"])
+def test_a_forked_child_draws_ids_of_its_own(fork: Callable[[], int]) -> None:
     new_id(1.0)  # some are drawn ahead by now
     reader, writer = os.pipe()
-    pid = os.fork()
+    pid = fork()
     if pid == 0:
         os.write(writer, "".join(new_id(1.0) for _ in range(20)).encode())
         os._exit(0)

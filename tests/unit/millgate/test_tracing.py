@@ -208,3 +208,17 @@ with testing.eager(app):
     assert task.options(headers=HEADERS).send().result(0) == HEADERS
 """
     )
+
+
+def test_a_trace_that_is_passed_on_gives_way_to_the_one_that_is_followed(
+    app: App, spans: InMemorySpanExporter
+) -> None:
+    child = app.task(name="child")(lambda: current().headers)
+    parent = app.task(name="parent")(lambda: child.options(headers=current().headers).send().id)
+    with testing.eager(app), trace.get_tracer("test").start_as_current_span("request"):
+        sent = app.get(parent.options(headers={"tenant": "a"}).send().result(0))
+        headers = sent.result(0)
+    [run] = [span for span in spans.get_finished_spans() if span.name == "run parent"]
+    assert run.context is not None
+    assert headers["traceparent"].split("-")[2] == f"{run.context.span_id:016x}"
+    assert headers["tenant"] == "a"

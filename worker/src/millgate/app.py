@@ -208,12 +208,10 @@ class App:
 
         All or none, but for more than a thousand messages without a group: then all or none of each thousand.
         """
-        group, added = plan.group, _surroundings()
-        if group is not None:
-            group = replace(group, callback=self._prepare(group.callback, added))
-        messages: Sequence[Message] = plan.messages
-        if added or self._before_send or any(map(_CHAIN, messages)):
-            messages = [self._prepare(message, added) for message in messages]
+        parent, trace = _surroundings()
+        if parent or trace or self._before_send or plan.group or any(map(_CHAIN, plan.messages)):
+            plan = plan.prepared(lambda message: self._prepare(message, parent, trace))
+        group, messages = plan.group, plan.messages
         if connection is not None:
             receipts = self._publish_in(connection, messages, group)
         elif group is not None:
@@ -250,28 +248,29 @@ class App:
         duplicate = receipt is not None and receipt.duplicate
         return Result(self._source, last, steps=steps, duplicate=duplicate, expected=unsure)
 
-    def _prepare(self, message: Message, added: Mapping[str, str]) -> Message:
-        """The message with headers beside its own, as functions before the send want it, and its chain's steps so."""
-        if added:
-            message = replace(message, headers={**added, **message.headers})
+    def _prepare(
+        self, message: Message, parent: Mapping[str, str], trace: Mapping[str, str]
+    ) -> Message:
+        """The message with headers beside its own, as functions before the send want it, and its chain's steps so.
+        A trace that came with it, as when a task passes its own headers on, gives way to the one that is followed."""
+        if parent or trace:
+            message = replace(message, headers={**parent, **message.headers, **trace})
         for function in self._before_send:
             message = function(message) or message
         if message.chain:
-            steps = tuple(self._prepare(step, added) for step in message.chain)
+            steps = tuple(self._prepare(step, parent, trace) for step in message.chain)
             message = replace(message, chain=steps)
             for step in message.chain:
                 check(step)  # the broker sees only the first one before it is too late
         return message
 
 
-def _surroundings() -> dict[str, str]:
-    """Headers of where this code runs: the task that it is part of, the trace that is followed."""
-    added: dict[str, str] = {}
-    parent = context.running()
-    if parent is not None:
-        added["parent"] = parent.id
-    tracing.inject(added)
-    return added
+def _surroundings() -> tuple[dict[str, str], dict[str, str]]:
+    """Headers of where this code runs: the task that it is part of, and the trace that is followed."""
+    here = context.running()
+    trace: dict[str, str] = {}
+    tracing.inject(trace)
+    return ({} if here is None else {"parent": here.id}), trace
 
 
 class _Connection:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import re
+from contextlib import suppress
 
 #: What a caller may give as an id of its own.
 TASK_ID = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._:/-]{0,127}\Z")
-#: Random ends of ids that nobody has had yet: to ask the system for each would cost more than all else. A forked child
-#: draws its own.
+#: Random ends of ids that nobody has had yet: to ask the system for each would cost more than all else.
 _ends: list[str] = []
 _AHEAD = 64
-os.register_at_fork(after_in_child=_ends.clear)
+#: Begins with 0 in a process that has not drawn any, so in a forked one, which draws its own. The kernel sees to that where
+#: it can: some servers fork without telling Python.
+_drawn = mmap.mmap(-1, mmap.PAGESIZE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+_WIPE_ON_FORK = 18  # MADV_WIPEONFORK of Linux 4.14
+with suppress(OSError, AttributeError):
+    _drawn.madvise(_WIPE_ON_FORK)
+os.register_at_fork(after_in_child=lambda: _drawn.__setitem__(0, 0))
 
 
 def new_id(now: float) -> str:
@@ -19,6 +26,9 @@ def new_id(now: float) -> str:
 
     `now` is seconds since 1970; the rest is random.
     """
+    if not _drawn[0]:
+        _ends.clear()
+        _drawn[0] = 1
     while True:
         try:
             end = _ends.pop()  # one step, whichever thread

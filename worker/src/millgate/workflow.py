@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from millgate import codec
@@ -55,6 +55,17 @@ class Plan:
     messages: tuple[Message, ...]
     handles: tuple[tuple[str, ...], ...]
     group: Group | None = None
+
+    def prepared(self, prepare: Callable[[Message], Message]) -> Plan:
+        """The plan with each message as `prepare` answers it; what names a message follows it to another id."""
+        messages = tuple(map(prepare, self.messages))
+        if self.group is None:
+            return Plan(messages, tuple(map(_ids, messages)))
+        real = {old.id: new.id for old, new in zip(self.messages, messages, strict=True)}
+        members = tuple(real[member] for member in self.group.members)
+        callback = prepare(replace(self.group.callback, gather=members))
+        group = replace(self.group, members=members, callback=callback)
+        return Plan(messages, (_ids(callback),), group)
 
 
 @dataclass(frozen=True, slots=True)
