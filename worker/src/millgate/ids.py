@@ -12,8 +12,8 @@ TASK_ID = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._:/-]{0,127}\Z")
 #: Random ends of ids that nobody has had yet: to ask the system for each would cost more than all else.
 _ends: list[str] = []
 _AHEAD = 64
-#: Begins with 0 in a process that has not drawn any, so in a forked one, which draws its own. The kernel sees to that where
-#: it can: some servers fork without telling Python.
+#: Begins with 0 in a process that has not drawn any, so in a forked one, which draws its own. The kernel sees to that
+#: where it can: some servers fork without telling Python.
 _drawn = mmap.mmap(-1, mmap.PAGESIZE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 _WIPE_ON_FORK = 18  # MADV_WIPEONFORK of Linux 4.14
 with suppress(OSError, AttributeError):
