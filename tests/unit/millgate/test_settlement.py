@@ -20,7 +20,7 @@ from millgate.outcome import (
     Returned,
 )
 from millgate.retry import Backoff, Jitter, RetryPolicy
-from millgate.settlement import Ack, Bury, Charge, Drop, Later, Settlement, settle
+from millgate.settlement import MEMBER_TTL, Ack, Bury, Charge, Drop, Later, Settlement, settle
 from support.builders import a_message
 
 WHY = Failure("ValueError", "no")
@@ -137,3 +137,23 @@ def test_a_task_that_always_fails_is_started_exactly_that_often(attempts: int) -
             break
         assert isinstance(settlement, Later)
     assert starts == attempts
+
+
+@pytest.mark.parametrize(
+    ("group", "own", "topic", "kept"),
+    [
+        (None, None, 5.0, None),
+        (None, 0.0, 5.0, 0.0),
+        ("g", None, 0.0, MEMBER_TTL),
+        ("g", None, 7 * MEMBER_TTL, 7 * MEMBER_TTL),
+        ("g", 5.0, 7 * MEMBER_TTL, MEMBER_TTL),
+        ("g", 2 * MEMBER_TTL, 0.0, 2 * MEMBER_TTL),
+    ],
+)
+def test_a_members_result_is_kept_for_its_callback(
+    group: str | None, own: float | None, topic: float, kept: float | None
+) -> None:
+    claim = Claim("m", "t", "token", b"", result_ttl=own, group=group)
+    settlement = settle(claim, Returned(b"1"), RetryPolicy(), 0.5, topic)
+    assert isinstance(settlement, Ack)
+    assert settlement.result_ttl == kept

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from millgate import App, Retry, SoftTimeout, current, testing
+from millgate import App, Retry, SoftTimeout, chord, current, testing
 from millgate.errors import MillgateError, UnknownTask
 from millgate.outcome import Reason, Returned
 from millgate.queues import QueuePolicy, TopicPolicy
@@ -186,3 +186,16 @@ def test_a_task_that_sends_itself_does_not_run_for_ever(app: App) -> None:
         task.send()
         with pytest.raises(MillgateError, match="still work after 50 runs"):
             testing.drain(app, limit=50)
+
+
+@pytest.mark.parametrize("result_ttl", [0.0, 5.0])
+def test_a_chord_waits_longer_than_its_topic_keeps_results(app: App, result_ttl: float) -> None:
+    one = app.task(name="one")(lambda number: number)
+    total = app.task(name="total")(sum)
+    with testing.memory(app) as bench:
+        bench.broker.configure([TopicPolicy("default", result_ttl=result_ttl)])
+        sent = chord(
+            [one.s(1), one.options(delay="1h").s(2)], total.options(result_ttl=60).s()
+        ).send()
+        bench.drain()
+        assert sent.result(0) == 3

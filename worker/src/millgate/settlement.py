@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import assert_never
+from typing import Final, assert_never
 
 from millgate.frozen import quick
 from millgate.message import Claim, ClaimRef, Message
@@ -76,14 +76,30 @@ class Drop:
 Settlement = Ack | Later | Bury | Drop
 
 
+#: Seconds for which the result of a group's member is kept at least: the callback reads it when the last one has ended.
+MEMBER_TTL: Final = 86400.0
+
+
+def kept_for(claim: Claim, topic: float) -> float | None:
+    """Seconds to keep the result of a run, whose topic keeps results for `topic`; None: as the topic says."""
+    if claim.group is None:
+        return claim.result_ttl
+    return max(topic if claim.result_ttl is None else claim.result_ttl, MEMBER_TTL)
+
+
 def settle(  # noqa: C901, PLR0911 -- one case a line is the point
-    claim: Claim, outcome: Outcome, policy: RetryPolicy, draw: float
+    claim: Claim,
+    outcome: Outcome,
+    policy: RetryPolicy,
+    draw: float,
+    topic_ttl: float = MEMBER_TTL,
 ) -> Settlement:
-    """The whole fate of a run. `draw` is uniform in [0, 1) and only spreads retries."""
+    """The whole fate of a run. `draw` is uniform in [0, 1) and only spreads retries; `topic_ttl`: how long its topic
+    keeps results."""
     ref = claim.ref
     match outcome:
         case Returned():
-            return Ack(ref, outcome.result, claim.result_ttl, outcome.publish)
+            return Ack(ref, outcome.result, kept_for(claim, topic_ttl), outcome.publish)
         case Interrupted(delay):
             return Later(ref, delay, Charge.NOTHING)
         case Cancelled():

@@ -188,7 +188,8 @@ class _Drain:
         with _held(self._broker, self._worker, claim.ref):
             outcome = _run_here(self._app, job, _Surroundings(self._broker, self._worker, claim))
         retry = spec.retry_policy(message.options, policy)
-        return self._settle(claim, message, outcome, settle(claim, outcome, retry, _DRAW))
+        settlement = settle(claim, outcome, retry, _DRAW, policy.result_ttl)
+        return self._settle(claim, message, outcome, settlement)
 
     def _settle(
         self, claim: Claim, message: Message | None, outcome: Outcome, settlement: Settlement

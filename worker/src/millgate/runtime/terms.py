@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from millgate.message import Options
 from millgate.queues import TopicPolicy
 from millgate.retry import RetryPolicy
+from millgate.settlement import MEMBER_TTL
 from millgate.spec import TaskWire
 
 
@@ -18,9 +19,10 @@ class Terms:
     hard: float
     retry: RetryPolicy
     payload_max: int | None  # bytes of the record of the next step of a chain
+    result_ttl: float = MEMBER_TTL  # seconds for which the topic keeps results
 
 
 def resolve(options: Options, task: TaskWire, topic: TopicPolicy) -> Terms:
     """The terms of one run of a task."""
     soft, hard = task.timeouts(options, topic)
-    return Terms(soft, hard, task.retry_policy(options, topic), topic.payload_max)
+    return Terms(soft, hard, task.retry_policy(options, topic), topic.payload_max, topic.result_ttl)

@@ -23,7 +23,7 @@ from millgate.runtime.ledger import Ledger, Run
 from millgate.runtime.logs import Journal
 from millgate.runtime.metrics import Metrics
 from millgate.runtime.recycle import Because
-from millgate.settlement import Ack, Bury, Drop, Later, Settlement, settle
+from millgate.settlement import Ack, Bury, Drop, Later, Settlement, kept_for, settle
 
 _MEMORY_ERROR: Final = "MemoryError"
 _SOFT_TIMEOUT: Final = "SoftTimeout"
@@ -66,14 +66,14 @@ class Verdict:
 
     def finish(self, run: Run, outcome: Outcome, seconds: float | None = None) -> None:
         """The run has ended so; `seconds` is how long it took, None when it did not run or nobody knows."""
-        settlement = settle(run.claim, outcome, run.terms.retry, random.random())  # noqa: S311 -- spreads retries
+        settlement = _settle(run, outcome)
         self._metrics.ended(run, _word(outcome, settlement), seconds)
         self._log(run, outcome, settlement, seconds)
         self._ledger.settle(run, settlement)
 
     def turn_away(self, run: Run, outcome: Outcome) -> None:
         """The run cannot be made here. Its task is named by whoever sent it: no figure is kept by that."""
-        settlement = settle(run.claim, outcome, run.terms.retry, random.random())  # noqa: S311 -- as above
+        settlement = _settle(run, outcome)
         self._metrics.ended(replace(run, task=""), _word(outcome, settlement), None)
         self._log(run, outcome, settlement, None)
         self._ledger.settle(run, settlement)
@@ -92,12 +92,17 @@ class Verdict:
             if (
                 type(reported) is Returned and not self._says_all
             ):  # nearly all: the same, with fewer questions
-                ack = Ack(claim.ref, reported.result, claim.result_ttl, reported.publish)
+                ttl = (
+                    claim.result_ttl
+                    if claim.group is None
+                    else kept_for(claim, run.terms.result_ttl)
+                )
+                ack = Ack(claim.ref, reported.result, ttl, reported.publish)
                 settled.append((run, ack))
                 counted.append((run, _SUCCEEDED, seconds))
                 continue
             outcome = seen(run, reported)
-            settlement = settle(claim, outcome, run.terms.retry, random.random())  # noqa: S311 -- as above
+            settlement = _settle(run, outcome)
             settled.append((run, settlement))
             counted.append((run, _word(outcome, settlement), seconds))
             self._log(run, outcome, settlement, seconds)
@@ -133,6 +138,11 @@ class Verdict:
         if isinstance(settlement, Bury) and failure is not None:
             fields["traceback"] = failure.traceback
         self._journal.say(level, _event(settlement), run, **fields)
+
+
+def _settle(run: Run, outcome: Outcome) -> Settlement:
+    terms = run.terms
+    return settle(run.claim, outcome, terms.retry, random.random(), terms.result_ttl)  # noqa: S311 -- spreads retries
 
 
 def _level(outcome: Outcome, settlement: Settlement) -> str:
