@@ -35,8 +35,8 @@ class Lane:
 
     @property
     def name(self) -> str:
-        """The TaskQueue's name."""
-        return self.queue.meta.name
+        """What it is called here."""
+        return self.pool.name
 
     @property
     def policies(self) -> Sequence[TopicPolicy]:
@@ -96,9 +96,8 @@ def build(queue: TaskQueue, manifests: Manifests, broker: Broker, start: Start) 
     """The lane of one queue. Raises InvalidSpec for Topics that contradict each other or their queue."""
     resolved = _resolved(queue, manifests)
     program = partial(_program, queue, start.url, manifests, start.environ)
-    pool = Pool(
-        queue.meta.name, _scaling(queue, resolved), program, start.children, start.screen.say
-    )
+    label = manifests.label_of(queue)
+    pool = Pool(label, _scaling(queue, resolved), program, start.children, start.screen.say)
     return Lane(queue, broker, resolved, pool)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -28,6 +28,11 @@ class Manifests:
     def topics_of(self, queue: TaskQueue) -> tuple[Topic, ...]:
         """The Topics that name this queue."""
         return tuple(topic for topic in self.topics if _owner(topic) == key(queue))
+
+    def label_of(self, queue: TaskQueue) -> str:
+        """What a queue and its workers are called: its name, with its namespace where two have one name."""
+        names = [other.meta.name for other in self.queues]
+        return queue.meta.name if names.count(queue.meta.name) < 2 else ".".join(key(queue))
 
     def folder_of(self, queue: TaskQueue) -> Path:
         """Where the queue's manifest lies."""
@@ -64,6 +69,7 @@ def read(path: Path) -> Manifests:
     if not queues:
         raise InvalidSpec(f"{path}: no TaskQueue in its *.yaml files; declare one")
     _check_owners(queues, topics)
+    _check_places(queues.values())
     return Manifests(tuple(queues.values()), tuple(topics.values()), folders)
 
 
@@ -103,6 +109,17 @@ def _parsed(file: Path, document: Mapping[str, Any]) -> TaskQueue | Topic:
         metadata = document.get("metadata")
         name = metadata.get("name", "?") if isinstance(metadata, Mapping) else "?"
         raise InvalidSpec(f"{file}: {document.get('kind', '?')} {name}: {error}") from error
+
+
+def _check_places(queues: Iterable[TaskQueue]) -> None:
+    places: dict[str, TaskQueue] = {}
+    for queue in queues:
+        first = places.setdefault(queue.broker_queue, queue)
+        if first is not queue:
+            raise InvalidSpec(
+                f"TaskQueue {queue.meta.name}: spec.broker.prefix: TaskQueue {first.meta.name} has the tasks of queue "
+                f"{queue.broker_queue} already; give one of them another prefix"
+            )
 
 
 def _check_owners(queues: Mapping[Key, TaskQueue], topics: Mapping[Key, Topic]) -> None:

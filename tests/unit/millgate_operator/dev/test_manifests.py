@@ -42,6 +42,25 @@ def test_queues_and_topics_of_all_files_are_taken(folder: Path) -> None:
     assert manifests.folder_of(queue) == folder.resolve()
 
 
+def test_queues_of_one_name_in_two_namespaces_are_told_apart(folder: Path) -> None:
+    other = QUEUE.replace("{name: hello}", "{name: hello, namespace: staging}")
+    (folder / "staging.yaml").write_text(f"{other}---{QUEUE.replace('hello', 'mail')}")
+    manifests = read(folder)
+    labels = {manifests.label_of(queue) for queue in manifests.queues}
+    assert labels == {"default.hello", "staging.hello", "mail"}
+
+
+def test_two_queues_for_one_set_of_tasks_are_refused(folder: Path) -> None:
+    other = QUEUE.replace("name: hello", "name: mail").replace(
+        "Local", "Local, prefix: default.hello"
+    )
+    (folder / "mail.yaml").write_text(other)
+    with pytest.raises(
+        InvalidSpec, match=r"spec\.broker\.prefix: .* give one of them another prefix"
+    ):
+        read(folder)
+
+
 def test_a_single_file_may_be_named(folder: Path) -> None:
     assert read(folder / "queue.yaml").topics == ()
 
