@@ -47,6 +47,7 @@ class _Link:
     queue: str
     broker: Broker
     ready: bool = False  # set up by us
+    before: _Link | None = None  # the last one that was, for as long as this one is not
 
 
 class Links:
@@ -68,14 +69,16 @@ class Links:
         if not link.ready:
             link.broker.server()  # bounded by the deadline; a migration may take longer, and is
             link.broker.setup()
-            link.ready = True
+            self._settle(link)
         return link.broker
 
     def get(self, key: Key) -> Broker | None:
-        """The queue's broker if it is open and was set up."""
+        """The queue's broker if it is open and was set up; with a new Secret that does not work, the one of the old."""
         with self._lock:
             link = self._links.get(key)
-        return link.broker if link is not None and link.ready else None
+            if link is not None and not link.ready:
+                link = link.before
+        return link.broker if link is not None else None
 
     def ask(self, queue: str, connection: Connection) -> Server:
         """What is behind a connection that is not kept. Raises MillgateError."""
@@ -112,10 +115,11 @@ class Links:
         with self._lock:
             link = self._links.pop(key, None)
             self._displace(key)
-            if link is not None:
-                self._forget(link.connection)
-        if link is not None:
-            _quietly_close(link.broker)
+            gone = [one for one in (link, link.before) if one is not None] if link else []
+            for one in gone:
+                self._forget(one.connection)
+        for one in gone:
+            _quietly_close(one.broker)
 
     def close_all(self) -> None:
         """Close everything and remove the folder."""
@@ -132,11 +136,22 @@ class Links:
             link = _Link(connection, queue, self._opened(queue, connection))
             old = self._links.get(key)
             self._links[key] = link
-            if old is not None:
+            if old is not None and (old.ready or old.before is not None):
+                link.before = old if old.ready else old.before
+            if old is not None and not old.ready:
                 self._forget(old.connection)
-        if old is not None:
+        if old is not None and not old.ready:
             _quietly_close(old.broker)
         return link
+
+    def _settle(self, link: _Link) -> None:
+        """It works: the one before has had its time."""
+        with self._lock:
+            link.ready, before, link.before = True, link.before, None
+            if before is not None:
+                self._forget(before.connection)
+        if before is not None:
+            _quietly_close(before.broker)
 
     def _displace(self, key: Key) -> None:
         for place, here in list(self._places.items()):
@@ -166,7 +181,8 @@ class Links:
 
     def _forget(self, connection: Connection) -> None:
         """Remove files that no queue needs any more."""
-        if all(link.connection.files != connection.files for link in self._links.values()):
+        used = [one for link in self._links.values() for one in (link, link.before) if one]
+        if all(one.connection.files != connection.files for one in used):
             shutil.rmtree(self._place(connection), ignore_errors=True)
 
     def _place(self, connection: Connection) -> Path:

@@ -73,6 +73,31 @@ def test_a_new_secret_means_a_new_connection_and_the_end_of_the_old_one(
     assert len(links) == 1
 
 
+def test_a_new_secret_that_does_not_work_leaves_the_old_connection_to_who_looks(
+    links: Links, opener: Opener
+) -> None:
+    one = links.open(KEY, "q", Connection(URL, {"ca.crt": b"1"}))
+    old = Path(opener.urls[0].partition("sslrootcert=")[2])
+    opener.away = True
+    for wrong in (b"2", b"3"):
+        with pytest.raises(BrokerUnavailable):
+            links.open(KEY, "q", Connection(URL, {"ca.crt": wrong}))
+        assert links.get(KEY) is one
+        assert old.read_bytes() == b"1"
+    assert opener.closed == [opener.urls[1]], "the one that never worked"
+    opener.away = False
+    new = links.open(KEY, "q", Connection(URL, {"ca.crt": b"3"}))
+    assert links.get(KEY) is new
+    assert not old.exists()
+    assert sorted(opener.closed) == sorted(opener.urls[:2])
+    opener.away = True
+    with pytest.raises(BrokerUnavailable):
+        links.open(KEY, "q", Connection(URL, {"ca.crt": b"4"}))
+    links.close(KEY)
+    assert sorted(opener.closed) == sorted(opener.urls)
+    assert links.get(KEY) is None
+
+
 def test_files_of_the_secret_are_private_and_where_the_url_says(
     links: Links, opener: Opener
 ) -> None:
