@@ -53,7 +53,8 @@ def drained(fleet: Fleet) -> tuple[Pod, ...]:
 
 
 def removable(fleet: Fleet, excess: int) -> tuple[str, ...]:
-    """Pods that may go now: drained, visibly not ready and marked; and up to `excess` whose container never ran.
+    """Pods that may go now: drained, visibly not ready and marked; and up to `excess` that cannot hold work, since
+    their container never ran, or has crashed and waits, unknown to the broker.
 
     Empty while a pod that may hold work is not ready either: the ReplicaSet could take that one instead.
     """
@@ -64,12 +65,13 @@ def removable(fleet: Fleet, excess: int) -> tuple[str, ...]:
         for pod in drained(fleet)
         if not pod.ready and pod.marked and _fence_holds(fleet.rows[pod.name])
     ]
-    unborn = [pod.name for pod in fleet.working() if _never_ran(pod, fleet)]
+    unborn = [pod.name for pod in fleet.working() if _cannot_work(pod, fleet)]
     return tuple(empty) + tuple(unborn[: max(0, excess)])
 
 
-def _never_ran(pod: Pod, fleet: Fleet) -> bool:
-    return not pod.started and not pod.ready and pod.name not in fleet.rows
+def _cannot_work(pod: Pod, fleet: Fleet) -> bool:
+    dead = not pod.started or (pod.failing and not pod.running)
+    return dead and not pod.ready and pod.name not in fleet.rows
 
 
 def _may_be_mistaken(pod: Pod, row: WorkerRow | None) -> bool:

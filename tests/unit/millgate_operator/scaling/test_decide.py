@@ -8,7 +8,15 @@ from typing import Any
 import pytest
 
 from millgate.queues import Subscription
-from millgate_operator.scaling import Decision, Memory, Pool, Reason, ScalingPolicy, decide
+from millgate_operator.scaling import (
+    Decision,
+    Memory,
+    Pool,
+    Reason,
+    ScalingPolicy,
+    confirm,
+    decide,
+)
 from support.pools import (
     a_pending_pod,
     a_pod,
@@ -215,7 +223,7 @@ def test_a_pod_that_crashes_again_and_again_does_not_hold_up_the_others() -> Non
     pods = a_pool(
         a_pod("p0"), a_pod("p1", ready=False, marked=True), a_pod("p2", ready=False, failing=True)
     )
-    assert Story().settled(readings(some_work(leased=1), *rows), pods).remove == ("p1",)
+    assert Story().settled(readings(some_work(leased=1), *rows), pods).remove == ("p1", "p2")
 
 
 def test_a_worker_that_runs_beside_a_crashing_container_may_be_mistaken_too() -> None:
@@ -343,6 +351,18 @@ def test_no_more_pods_are_asked_for_while_one_finds_no_node() -> None:
     pods = [a_pod("p0"), a_pending_pod("p1", unschedulable=130.0)]
     decision = Story().tell(readings(some_work(100), a_row("p0")), a_pool(*pods))
     assert (decision.replicas, decision.limited_by) == (None, Reason.UNSCHEDULABLE)
+
+
+def test_pods_that_crash_and_wait_may_go_and_one_that_runs_again_may_not() -> None:
+    waiting = {"ready": False, "failing": True}
+    pods = [a_pod(f"p{n}", **waiting) for n in range(3)]
+    story = Story(fixed=1)
+    decision = story.settled(readings({}), a_pool(*pods))
+    assert (len(decision.remove), decision.replicas) == (2, 1)
+    again = a_pool(replace(pods[0], running=True), *pods[1:])
+    assert confirm(decision.remove, again, readings({})) == ()
+    known = readings({}, a_row("p0"))
+    assert "p0" not in story.settled(known, a_pool(*pods)).remove, "the broker knows of it"
 
 
 # --- manual and suspended ------------------------------------------------------------------------
