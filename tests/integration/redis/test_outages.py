@@ -5,14 +5,19 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
+
+import pytest
 
 from millgate.brokers.base import State
 from millgate.brokers.redis import RedisBroker
+from millgate.errors import BrokerUnavailable
 from millgate.queues import Subscription
 from support.builders import a_message, a_topic, some_messages
 from support.ledger import Ledger
 from support.redis import Admin, open_queue
 from support.servers import Redis
+from support.wait import eventually
 from support.working import Hand
 
 Open = Callable[..., RedisBroker]
@@ -116,3 +121,38 @@ def test_a_worker_waits_through_a_restart_and_hears_of_work_again(
     broker.publish([a_message()])
     thread.join(20)
     assert answers == [True]
+
+
+class Crossed(list[Any]):
+    """Spare connections of which the one that was given back last is taken last, as among many threads."""
+
+    def append(self, item: Any) -> None:
+        self.insert(0, item)
+
+
+def test_a_send_is_held_back_whichever_connection_the_next_call_would_have(
+    own_server: Redis, queue: str, open_one: Open
+) -> None:
+    Admin(own_server.port)("CONFIG", "SET", "repl-diskless-sync-delay", 0)
+    replica = Redis("--replicaof", "127.0.0.1", str(own_server.port))
+    try:
+        follows = Admin(replica.port)
+        eventually(lambda: follows.info("master_link_status") == "up", timeout=20)
+        broker = open_one(queue, f"{own_server.url}?replicas=1", deadline=2.0)
+        broker.setup()
+        two = [broker.pool.take(time.monotonic() + 2) for _ in range(2)]
+        broker.pool._spare = Crossed()  # an order that only a race would bring about
+        for connection in two:
+            broker.pool.keep(connection)
+        broker.publish([a_message()])
+        broker.publish([a_message()])
+        time.sleep(1.5)  # a replica says once a second how far it is
+        frozen = threading.Thread(target=follows.freeze, args=(3.0,))
+        frozen.start()
+        time.sleep(0.2)
+        with pytest.raises(BrokerUnavailable, match="0 of 1 replicas"):
+            broker.publish([a_message()])
+        frozen.join()
+        broker.publish([a_message()])
+    finally:
+        replica.close()

@@ -1,4 +1,4 @@
-"""Carrying dead letters over to the topic that their own topic names, and waiting for replicas where that is asked."""
+"""Carrying dead letters over to the topic that their own topic names."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgpack
 
 from millgate.brokers.redis import drafts, failures, rows
 from millgate.brokers.redis.session import Session
-from millgate.errors import BrokerUnavailable, NotDecodable
+from millgate.errors import NotDecodable
 from millgate.message import Message
 
 _BATCH: Final = 100
@@ -26,18 +26,6 @@ class Forwarding(Session):
             name, letter = msgpack.unpackb(data, raw=True)
             copy = _copy(name.decode(), letter)
             self.run("forward", serial, *drafts.drafts([copy] if copy is not None else []))
-
-    def _wait_for_replicas(self) -> None:
-        """With ?replicas=N: answer a publish only when so many replicas have it."""
-        wanted = self.target.replicas
-        if not wanted:
-            return
-        millis = int(self.pool.deadline * 500)
-        reached = self.pool.call("wait", ("WAIT", wanted, millis))
-        if reached < wanted:
-            raise BrokerUnavailable(
-                f"{self.target.endpoint}: {reached} of {wanted} replicas have it; repeating is safe"
-            )
 
 
 def _copy(name: str, letter: list[Any]) -> Message | None:

@@ -44,14 +44,24 @@ class Pool:
         self._pid = os.getpid()
         self._closed = False
 
-    def evaluate(self, verb: str, *arguments: Any, deadline: float | None = None) -> Any:
-        """What a script answers; repeated, with the same arguments, until it does or the deadline is over."""
-        text, name = script(verb).text, script(verb).sha
-        request = ("EVALSHA", name, "1", self.target.prefix, *arguments)
-        return self.call(verb, request, text, deadline)
+    def evaluate(
+        self, verb: str, *arguments: Any, deadline: float | None = None, replicas: int = 0
+    ) -> Any:
+        """What a script answers; repeated, with the same arguments, until it does or the deadline is over.
+
+        Raises BrokerUnavailable too when fewer than `replicas` have in time what it wrote.
+        """
+        composed = script(verb)
+        request = ("EVALSHA", composed.sha, "1", self.target.prefix, *arguments)
+        return self.call(verb, request, composed.text, deadline, replicas)
 
     def call(
-        self, verb: str, request: tuple[Any, ...], text: bytes = b"", deadline: float | None = None
+        self,
+        verb: str,
+        request: tuple[Any, ...],
+        text: bytes = b"",
+        deadline: float | None = None,
+        replicas: int = 0,
     ) -> Any:
         """The reply to a request. `text` is loaded where the server does not know the script."""
         end = self.clock.monotonic() + (deadline or self.deadline)
@@ -62,6 +72,8 @@ class Pool:
                 connection = self.take(end)
                 until = self._share(end)
                 reply = self._run(connection, request, text, until)
+                if replicas:
+                    self._wait(connection, replicas, until)
             except (Lost, Refused, Strange, ssl.SSLError, UnsafeServer) as error:
                 self.drop(connection, error)
                 known, again = self._judge(error, verb, connection, end)
@@ -155,6 +167,16 @@ class Pool:
                 raise
         connection.run("SCRIPT", "LOAD", text, until=until)
         return connection.run(*request, until=until)
+
+    def _wait(self, connection: Connection, replicas: int, until: float) -> None:
+        """Wait until so many replicas have what this connection wrote; of another's writes a WAIT knows nothing."""
+        left = max(until - self.clock.monotonic(), 0.01)
+        millis = max(int(left * 900), 1)  # 0 would be for ever
+        reached = connection.run("WAIT", replicas, millis, until=until)
+        if reached < replicas:
+            raise BrokerUnavailable(
+                f"{self.target.endpoint}: {reached} of {replicas} replicas have it; repeating is safe"
+            )
 
     def _share(self, end: float) -> float:
         """How long one attempt may take: half of what is left, so that there is a second one."""

@@ -29,13 +29,13 @@ class Publishing(Forwarding):
             if not messages:
                 return []
             head = [*_NO_SCHEDULE, *drafts.chained(messages), ""]
-            return self._stored(messages, *self.run("publish", *head, *sent)[1:])
+            return self._stored(messages, *self._produce("publish", *head, *sent)[1:])
         check_group(group, messages)
         real = {message.id: message.id for message in messages}
         while True:
             members = tuple(real.get(member, member) for member in group.members)
             callback = replace(group.callback, gather=members)
-            answer, doubles, crowded = self.run(
+            answer, doubles, crowded = self._produce(
                 "publish",
                 *(*_NO_SCHEDULE, *drafts.chained([*messages, group.callback])),
                 drafts.gathering(group, messages, real),
@@ -51,7 +51,7 @@ class Publishing(Forwarding):
         """Publish for one slot of a schedule, once."""
         call = f"{random.getrandbits(64):016x}"
         head = [schedule, repr(float(slot)), call, *drafts.chained(messages), ""]
-        answer = self.run("publish", *head, *drafts.runs(messages))
+        answer = self._produce("publish", *head, *drafts.runs(messages))
         if answer is not None:
             self._stored(messages, *answer[1:])
         return answer is not None
@@ -63,6 +63,10 @@ class Publishing(Forwarding):
             name.decode(): float(slot) for name, slot in zip(flat[::2], flat[1::2], strict=True)
         }
 
+    def _produce(self, verb: str, *arguments: Any) -> Any:
+        """What the script answers, once as many replicas as the URL asks for have what it stored."""
+        return self.run(verb, *arguments, replicas=self.target.replicas)
+
     def _stored(
         self, messages: Sequence[Message], doubles: Sequence[Any], crowded: int
     ) -> list[Receipt]:
@@ -73,7 +77,6 @@ class Publishing(Forwarding):
         if crowded:
             with suppress(BrokerError):
                 self._let_through(len(messages))
-        self._wait_for_replicas()
         return self._receipts(messages, doubles)
 
     def _let_through(self, count: int) -> None:

@@ -44,10 +44,12 @@ class Session:
         self.topics = Topics()
         self._selected: dict[Subscription, tuple[str, list[Any]]] = {}
 
-    def run(self, verb: str, *arguments: Any, deadline: float | None = None) -> Any:
+    def run(
+        self, verb: str, *arguments: Any, deadline: float | None = None, replicas: int = 0
+    ) -> Any:
         """What a verb's script answers. A queue that is not there (a new server, or one that lost its data) is made."""
         try:
-            return self.pool.evaluate(verb, *arguments, deadline=deadline)
+            return self.pool.evaluate(verb, *arguments, deadline=deadline, replicas=replicas)
         except UnicodeEncodeError as error:
             raise InvalidInput(
                 f"a text cannot be stored ({error}); leave lone surrogates out"
@@ -56,7 +58,7 @@ class Session:
             if "MGSCHEMA" not in str(error):
                 raise
         self.prepare()
-        return self.pool.evaluate(verb, *arguments, deadline=deadline)
+        return self.pool.evaluate(verb, *arguments, deadline=deadline, replicas=replicas)
 
     def prepare(self) -> None:
         """Make the queue unless it is there. Raises SchemaTooNew, ForeignPeer, PermissionMissing."""
