@@ -7,7 +7,7 @@ from importlib.resources import files
 
 import pytest
 
-from millgate.brokers.redis.scripts import NOUNS, compose, script
+from millgate.brokers.redis.scripts import NOUNS, compose, prelude, script
 
 FOLDER = files("millgate.brokers.redis.scripts")
 VERBS = sorted(
@@ -16,13 +16,20 @@ VERBS = sorted(
 _COMMAND = re.compile(r"\bcall\('([A-Z]+)'")
 
 SMALL = """local call = redis.call
+local LIMIT = 5 -- at most
+local waiting = {}
+local asleep, awake = {}, {}
+if call('PING') then
+  return 0
+end
 -- Says.
 local function says(x)
-  return x
+  return x + LIMIT
 end
 
 --@seldom
 local function rests(x)
+  asleep[x] = true
   return says(x)
 end
 
@@ -32,9 +39,10 @@ local function sleeps(x)
 end
 
 local function unused()
-  return 1
+  return waiting
 end
 """
+LATER = "__index = function("
 
 
 def test_a_verb_has_the_functions_that_it_uses_and_those_that_they_use() -> None:
@@ -44,12 +52,44 @@ def test_a_verb_has_the_functions_that_it_uses_and_those_that_they_use() -> None
     assert "unused" not in text
 
 
+def test_a_verb_has_the_values_that_it_uses_and_all_statements() -> None:
+    text = compose(SMALL, "return says(1)\n")
+    assert "local LIMIT = 5\n" in text, "without its comment"
+    assert "waiting" not in text
+    assert "asleep" not in text
+    assert text.startswith("local call = redis.call\n")
+    assert "\nif call('PING') then\n  return 0\nend\nreturn (function()\n" in text
+    assert "LIMIT" not in compose(SMALL, "return 1\n")
+
+
 def test_what_is_seldom_used_is_made_when_it_is_called() -> None:
     text = compose(SMALL, "return sleeps(1)\n")
-    assert "rarely = function()\nlocal rests, sleeps\n" in text
-    assert "return rare.sleeps(...)" in text
-    assert "return rare.rests(...)" not in text, "only those outside need a way in"
-    assert text.index("local function says") < text.index("rarely = function()")
+    outside, _, inside = text.partition(LATER)
+    assert "return rare.sleeps(1)" in text
+    assert "\nlocal says, rests, sleeps\n" in inside, "with what only such functions use"
+    assert "local asleep, awake = {}, {}\n" in inside
+    assert "rare.sleeps = sleeps\n" in inside
+    assert "rare.rests" not in text, "only what is called from outside needs a way in"
+    assert not {"says", "asleep", "LIMIT"} & set(re.findall(r"\w+", outside))
+
+
+def test_what_is_used_often_as_well_stays_outside() -> None:
+    text = compose(SMALL, "return says(1) + sleeps(1)\n")
+    outside, _, inside = text.partition(LATER)
+    assert "local function says(x)" in outside
+    assert "local LIMIT = 5\n" in outside
+    assert "\nlocal rests, sleeps\n" in inside
+    assert "return says(1) + rare.sleeps(1)" in inside
+
+
+def test_a_verb_may_say_itself_what_it_uses_often_and_what_seldom() -> None:
+    text = compose(SMALL, "--@often sleeps rests\n--@seldom says\nreturn sleeps(1)\n")
+    outside, _, inside = text.partition(LATER)
+    assert "local function rests(x)" in outside
+    assert "local function sleeps(x)" in outside
+    assert "return rare.says(x)" in outside
+    assert "\nlocal says\n" in inside
+    assert "--@" not in text
 
 
 def test_no_file_of_the_prelude_is_left_out() -> None:
@@ -86,5 +126,13 @@ def test_what_must_pass_a_full_server_writes_a_deletion_first(verb: str) -> None
     assert "\nfreeing()\n" in FOLDER.joinpath(f"{verb}.lua").read_text("utf-8")
 
 
-def test_new_work_must_not_pass_a_full_server() -> None:
-    assert "freeing()" not in FOLDER.joinpath("publish.lua").read_text("utf-8")
+@pytest.mark.parametrize("verb", ["publish"])
+def test_new_work_must_not_pass_a_full_server(verb: str) -> None:
+    assert "freeing()" not in FOLDER.joinpath(f"{verb}.lua").read_text("utf-8")
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_what_a_verb_says_of_the_prelude_names_what_is_there(verb: str) -> None:
+    said = re.findall(r"^--@\w+ (.+)$", FOLDER.joinpath(f"{verb}.lua").read_text("utf-8"), re.M)
+    names = {name for words in said for name in words.split()}
+    assert names <= set(re.findall(r"^local function (\w+)", prelude(), re.M))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Final, NamedTuple
@@ -12,6 +12,8 @@ from typing import Final, NamedTuple
 #: These run before the queue exists, so they stand alone.
 _ALONE: Final = frozenset({"setup", "probe"})
 _SELDOM: Final = "--@seldom"
+#: A verb's own word on functions of the prelude.
+_OWN: Final = re.compile(r"^--@(often|seldom) (.+)\n", re.MULTILINE)
 #: The prelude's files, each one noun. What is not seldom used stands behind what it uses.
 NOUNS: Final = (
     "frame",
@@ -34,8 +36,10 @@ NOUNS: Final = (
     "settlements",
 )
 _FUNCTION: Final = re.compile(r"^local function (\w+)\(", re.MULTILINE)
+_VALUES: Final = re.compile(r"^local (\w+(?:, \w+)*)")
 _CALL: Final = re.compile(r"([A-Za-z_]\w*)\(")
-_COMMENT: Final = re.compile(r"^\s*--(?!@).*\n?", re.MULTILINE)
+_WORD: Final = re.compile(r"[A-Za-z_]\w*")
+_COMMENT: Final = re.compile(r"^\s*--(?!@).*\n?| -- .*$", re.MULTILINE)
 
 
 class Script(NamedTuple):
@@ -47,11 +51,21 @@ class Script(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """Some lines of the prelude: one function, or statements that every verb needs (no name)."""
+    """Some lines of the prelude: one function, values under their names, or a statement that every verb needs."""
 
-    name: str
+    names: tuple[str, ...]
     text: str
+    function: bool
     seldom: bool
+
+
+class _Chosen(NamedTuple):
+    """The parts that a verb needs: first those outside, in order, then those that are made when one is called."""
+
+    values: list[_Part]
+    often: list[_Part]
+    inner: list[_Part]
+    seldom: list[_Part]
 
 
 @cache
@@ -75,23 +89,48 @@ def prelude() -> str:
 def compose(shared: str, verb: str) -> str:
     """A verb's text behind the parts of the prelude that it uses.
 
-    Functions marked as seldom used are nested in one function, which makes them when the first of them is called.
+    Functions marked as seldom used, by the prelude or by the verb, and those that only such ones use, are made, with
+    the values that nobody else uses, when the first of them is called: they are fields of a table that is empty until
+    then.
     """
-    parts = list(_parts(_COMMENT.sub("", shared)))
-    needed = _reached(parts, verb)
-    seldom = [part for part in parts if part.seldom and part.name in needed]
-    often = [part for part in parts if not part.seldom and (not part.name or part.name in needed)]
-    words = set(_CALL.findall("".join(part.text for part in often) + verb))
-    entries = [part.name for part in seldom if part.name in words]
-    lines = [part.text for part in often if not part.name]
+    own = {kind: words.split() for kind, words in _OWN.findall(verb)}
+    verb = _OWN.sub("", verb)
+    parts = [_judged(part, own) for part in _parts(_COMMENT.sub("", shared))]
+    chosen = _choose(parts, verb)
+    called = set(_CALL.findall(_text(chosen.often) + verb))
+    entries = [part.names[0] for part in chosen.seldom if part.names[0] in called]
+    often, verb = (
+        _CALL.sub(lambda call: ("rare." if call[1] in entries else "") + call[0], text)
+        for text in (_text(chosen.often), verb)
+    )
     # one function around the rest: what it captures once costs those inside nothing to capture
-    lines.append("return (function()\n")
-    if seldom:
-        lines += ["local rare, rarely\n", *map(_stub, entries)]
-    lines += [part.text for part in often if part.name]
-    if seldom:
-        lines.append(_nested(seldom, entries))
-    return "".join([*lines, verb, "end)()\n"])
+    head, foot = _text(chosen.values) + "return (function()\n", verb + "end)()\n"
+    if not entries:
+        return head + often + foot
+    return head + "local rare\n" + often + _nested(chosen, entries) + foot
+
+
+def _judged(part: _Part, own: Mapping[str, Sequence[str]]) -> _Part:
+    """A part, as a verb sees it."""
+    for kind, names in own.items():
+        if part.function and part.names[0] in names:
+            return part._replace(seldom=kind == "seldom")
+    return part
+
+
+def _choose(parts: list[_Part], verb: str) -> _Chosen:
+    often = _reached([part for part in parts if not part.seldom], verb)
+    outer = [part for part in parts if part.function and part.names[0] in often]
+    needed = _reached(parts, verb) - often
+    inner = [part for part in parts if part.function and part.names[0] in needed]
+    values = [part for part in parts if not part.function]
+    first = _used(values, verb + _text(outer) + _text([part for part in values if not part.names]))
+    rest = _used([part for part in values if part not in first], _text(inner))
+    return _Chosen(first, outer, rest, inner)
+
+
+def _text(parts: Sequence[_Part]) -> str:
+    return "".join(part.text for part in parts)
 
 
 def _parts(text: str) -> Iterator[_Part]:
@@ -102,8 +141,9 @@ def _parts(text: str) -> Iterator[_Part]:
         begins = bool(line.strip()) and not line.startswith((" ", "end", "}"))
         if begins and lines:
             whole = "".join(lines)
-            name = _FUNCTION.match(whole)
-            yield _Part(name[1] if name else "", whole, seldom)
+            function, values = _FUNCTION.match(whole), _VALUES.match(whole)
+            names = (function or values or ("", ""))[1]
+            yield _Part(tuple(filter(None, names.split(", "))), whole, bool(function), seldom)
             seldom, lines = False, []
         if line.startswith(_SELDOM):
             seldom = True
@@ -113,9 +153,9 @@ def _parts(text: str) -> Iterator[_Part]:
 
 def _reached(parts: list[_Part], verb: str) -> set[str]:
     """The names of all functions that a verb uses, or that those use."""
-    texts = {part.name: part.text for part in parts if part.name}
+    texts = {part.names[0]: part.text for part in parts if part.function}
     reached: set[str] = set()
-    todo = [verb, *(part.text for part in parts if not part.name)]
+    todo = [verb, *(part.text for part in parts if not part.function)]
     while todo:
         found = set(_CALL.findall(todo.pop())) & texts.keys() - reached
         reached |= found
@@ -123,15 +163,24 @@ def _reached(parts: list[_Part], verb: str) -> set[str]:
     return reached
 
 
-def _stub(name: str) -> str:
+def _used(values: list[_Part], text: str) -> list[_Part]:
+    """The statements, and the values that a text uses, or that those use: each stands behind what it uses."""
+    used: list[_Part] = []
+    words = set(_WORD.findall(text))
+    for part in reversed(values):
+        if not part.names or words.intersection(part.names):
+            used.insert(0, part)
+            words.update(_WORD.findall(part.text))
+    return used
+
+
+def _nested(chosen: _Chosen, entries: Iterable[str]) -> str:
+    """The table of what is seldom used, which fills itself when it is asked for the first of it."""
+    names = ", ".join(part.names[0] for part in chosen.seldom)
+    bodies = "".join(_FUNCTION.sub(r"\1 = function(", part.text, count=1) for part in chosen.seldom)
+    table = "".join(f"rare.{name} = {name}\n" for name in entries)
+    values = _text(chosen.inner)
     return (
-        f"local function {name}(...)\n  if not rare then rarely() end\n"
-        f"  return rare.{name}(...)\nend\n"
+        "rare = setmetatable({}, { __index = function(_, wanted)\nsetmetatable(rare, nil)\n"
+        f"local {names}\n{values}{bodies}{table}return rare[wanted]\nend }})\n"
     )
-
-
-def _nested(parts: list[_Part], entries: list[str]) -> str:
-    names = ", ".join(part.name for part in parts)
-    bodies = "".join(_FUNCTION.sub(r"\1 = function(", part.text, count=1) for part in parts)
-    table = ", ".join(f"{name} = {name}" for name in entries)
-    return f"rarely = function()\nlocal {names}\n{bodies}rare = {{ {table} }}\nend\n"
