@@ -35,14 +35,23 @@ class Strange(Exception):
 
 
 class Connection:
-    """A connection that is used by one thread at a time. `until` is on the clock's monotonic scale."""
+    """A connection that is used by one thread at a time. `until` is on the clock's monotonic scale.
+
+    A plain socket never blocks: what can be sent at once takes one call to the system, and what is awaited two. The
+    timeout of a socket takes three each.
+    """
 
     def __init__(self, sock: socket.socket, address: Address, clock: Clock) -> None:
         self.address = address
         self.clock = clock
-        self._socket = sock
-        self._reader = hiredis.Reader()
         self.closed = False
+        self._socket = sock
+        self._plain = not isinstance(sock, ssl.SSLSocket)
+        self._reader = hiredis.Reader()
+        self._readable = select.poll()
+        self._readable.register(sock.fileno(), select.POLLIN)
+        if self._plain:
+            sock.setblocking(False)
 
     def run(self, *request: Any, until: float) -> Any:
         """The reply to one request. Raises Lost, Slow, Refused, Strange."""
@@ -53,21 +62,29 @@ class Connection:
         """Send a request. Raises Lost."""
         data = hiredis.pack_command(request)
         try:
-            self._socket.settimeout(max(until - self.clock.monotonic(), 0.001))
-            self._socket.sendall(data)
+            sent = self._socket.send(data) if self._plain else 0
+        except BlockingIOError:
+            sent = 0
         except OSError as error:
             self.close()
             raise _lost(error) from error
+        if sent < len(data):
+            self._send_rest(memoryview(data)[sent:], until)
 
     def read(self, until: float) -> Any:
         """The next reply. Raises Lost, Slow, Refused, Strange."""
+        reader = self._reader
         try:
-            while (reply := self._reader.gets()) is False:
-                self._socket.settimeout(max(until - self.clock.monotonic(), 0.001))
+            while (reply := reader.gets()) is False:
+                left = max(until - self.clock.monotonic(), 0.001)
+                if not self._plain:
+                    self._socket.settimeout(left)
+                elif not self._readable.poll(left * 1000):
+                    raise TimeoutError
                 data = self._socket.recv(_CHUNK)
                 if not data:
                     raise ConnectionResetError("the server closed the connection")
-                self._reader.feed(data)
+                reader.feed(data)
         except OSError as error:
             self.close()
             raise _lost(error) from error
@@ -77,6 +94,17 @@ class Connection:
         if isinstance(reply, hiredis.ReplyError):
             raise Refused(str(reply))
         return reply
+
+    def _send_rest(self, data: memoryview, until: float) -> None:
+        """Send what the system did not take at once."""
+        try:
+            self._socket.settimeout(max(until - self.clock.monotonic(), 0.001))
+            self._socket.sendall(data)
+            if self._plain:
+                self._socket.setblocking(False)
+        except OSError as error:
+            self.close()
+            raise _lost(error) from error
 
     def ready(self, others: Sequence[int], seconds: float) -> list[int]:
         """Wait for a reply or for any of some descriptors; those that are readable."""
