@@ -126,7 +126,7 @@ def test_what_must_pass_a_full_server_writes_a_deletion_first(verb: str) -> None
     assert "\nfreeing()\n" in FOLDER.joinpath(f"{verb}.lua").read_text("utf-8")
 
 
-@pytest.mark.parametrize("verb", ["publish"])
+@pytest.mark.parametrize("verb", ["publish", "send"])
 def test_new_work_must_not_pass_a_full_server(verb: str) -> None:
     assert "freeing()" not in FOLDER.joinpath(f"{verb}.lua").read_text("utf-8")
 

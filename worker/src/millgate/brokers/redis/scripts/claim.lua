@@ -198,10 +198,9 @@ local function light(rec)
 end
 
 local function serve(t, count)
-  local popped = call('ZPOPMIN', t.q, count)
-  local ids = {}
-  for k = 1, #popped, 2 do ids[#ids + 1] = popped[k] end
+  local ids = call('ZRANGE', t.q, 0, count - 1) -- ZPOPMIN would write out all their scores
   if #ids == 0 then return 0 end
+  call('ZREM', t.q, unpack(ids))
   t.w = t.w - #ids
   local recs = call('HMGET', P .. 'm', unpack(ids))
   local counted = exists('a') and call('HMGET', P .. 'a', unpack(ids))
@@ -211,6 +210,7 @@ local function serve(t, count)
   local group = group_for(t)
   local out, records, attempts, since = group[3], group[4], group[5], group[6]
   local leases, held, until_ = {}, {}, NOW + group[2]
+  local ends = string.format('%.0f', until_) -- as text, or it is written anew for each
   local tail = spack('>I4I4', t.n, tonumber(w[2])) .. name
   local plain, other = this .. '\0' .. tail, this .. '\1' .. tail
   local gated = gate_of(t, 'k') ~= nil
@@ -256,7 +256,7 @@ local function serve(t, count)
     end
     if value then
       given = given + 1
-      leases[2 * given - 1], leases[2 * given] = until_, id
+      leases[2 * given - 1], leases[2 * given] = ends, id
       held[2 * given - 1], held[2 * given] = id, value
       out[given], records[given] = id, rec
       if counted then attempts[given] = counted[k] or '' end
@@ -314,6 +314,7 @@ elseif state ~= 'U' then
     end
     for _, one in ipairs(chosen) do
       if one.granted > 0 then
+        G.passes = G.passes or {}
         G.passes[one.t.c.prio or 5] = string.format('%.3f', one.t.ps)
         one.t.ps, one.t.arm = one.pass, true
         serve_all(one.t, one.granted)

@@ -42,11 +42,11 @@ local function gates(c) return (c.order or '') .. '/' .. (c.order and 1 or c.key
 
 local function apply(t, packed)
   local before, reserve = t.c, t.c.reserve or 0
-  t.raw, t.c = packed, munpack(packed)
+  t.c = munpack(packed)
   G.unmet = G.unmet - max(0, reserve - t.l) + unmet(t)
   call('HSET', P .. 't:' .. t.n, 'c', packed)
   if before.rcount ~= t.c.rcount or before.rper ~= t.c.rper or before.rcap ~= t.c.rcap then
-    t.tk, t.ts, t.rated = nil, nil, nil
+    t.tk, t.ts, t.rated = nil, nil, false
     call('HDEL', P .. 't:' .. t.n, 'tk', 'ts')
     call('ZREM', P .. 'later', t.n) -- put there again when it is armed
   end
@@ -72,7 +72,7 @@ if q then
   set('un', q.reject and '1')
   set('sus', q.suspended and '1')
   set('cq', whole)
-  G.limit, G.most, G.reject, G.suspended = q.limit, q.most, q.reject, q.suspended
+  G.limit, G.most, G.reject, G.suspended = q.limit or false, q.most or false, q.reject or false, q.suspended or false
   if q.defaults ~= call('HGET', P .. 'g', 'df') then
     set('df', q.defaults)
     local all = call('HGETALL', P .. 'tn')

@@ -67,7 +67,7 @@ local function settle_index()
         local limit = limit_of(t)
         t.live = not (t.hp or t.c.paused or t.rg or (limit and t.l >= limit))
       end
-      t.arm, t.new, t.late, t.aged, t.w0, t.l1 = nil, nil, nil, nil, t.w, t.l
+      t.arm, t.new, t.late, t.aged, t.w0, t.l1 = false, false, false, false, t.w, t.l
     end
   end
 end

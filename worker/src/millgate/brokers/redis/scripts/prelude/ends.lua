@@ -17,9 +17,11 @@ end
 --@seldom
 local function keep(t, row, state, result, reason, attempt, ttl)
   local progress = exists('pg') and call('HGET', P .. 'pg', row.id) or ''
+  local ms = max(1, ceil(ttl * 1000))
   call('SET', P .. 'r:' .. row.id,
     mpack({ state, t.name, attempt, reason, row.failure, progress, result and 1 or 0, result or '' }),
-    'PX', string.format('%.0f', max(1, ceil(ttl * 1000))))
+    'PX', string.format('%.0f', ms))
+  G.results = max(G.results, NOW + ms + MEMORY)
 end
 
 --@seldom

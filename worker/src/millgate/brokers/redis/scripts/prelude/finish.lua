@@ -1,5 +1,24 @@
 -- The last step of every verb that changes something: write what changed, and wake who waits for it.
 
+local function write_queue()
+  local a, rest = { P .. 'g' }, G.rest
+  put(a, 'inf', G.leased, G.leased0)
+  put(a, 'seq', G.seq, G.seq0)
+  put(a, 'rcn', G.gen, G.gen0)
+  put(a, 'rs', G.results, G.results0)
+  put(a, 'uw', G.windows, G.windows0)
+  if rest then
+    put(a, 'ur', G.unmet, rest.ur)
+    put(a, 'ser', G.serial, rest.ser)
+    put(a, 'al', G.alarm, rest.al)
+    put(a, 'rcc', G.count, rest.rcc)
+  end
+  if G.passes then
+    for level, pass in pairs(G.passes) do put(a, 'v' .. level, pass) end
+  end
+  if #a > 1 then call('HSET', unpack(a)) end
+end
+
 local function finish(more)
   flush()
   carry()
@@ -9,23 +28,8 @@ local function finish(more)
     if t.live and (t.news or more) then numbers[#numbers + 1] = tn end
     write_topic(t)
   end
-  local a, was = { P .. 'g' }, G.was
-  local function set(name, value)
-    if value ~= was[name] then
-      a[#a + 1] = name
-      a[#a + 1] = value
-    end
-  end
-  set('inf', G.leased)
-  set('ur', G.unmet)
-  set('seq', G.seq)
-  set('ser', G.serial)
-  set('rcn', G.gen)
-  set('al', G.alarm)
-  set('rcc', G.count)
-  for level, pass in pairs(G.passes) do set('v' .. level, pass) end
-  if #a > 1 then call('HSET', unpack(a)) end
-  if G.limit and (more or G.leased < was.inf) then -- a slot of the queue is anybody's
+  write_queue()
+  if G.limit and (more or G.leased < G.leased0) then -- a slot of the queue is anybody's
     numbers = call('ZRANGE', P .. 'active', 0, 99)
   end
   ring_for(numbers, G.grown)

@@ -2,15 +2,23 @@
 -- slot then answers ASK before anything runs, instead of failing half-way. Time is the server's, in milliseconds.
 -- A verb is composed with the functions that it uses; those under `--@seldom` are made when one of them is called, since
 -- making all of them would cost a short call more than its work. So they are called, never passed on as values.
-local call, floor, ceil, min, max = redis.call, math.floor, math.ceil, math.min, math.max
-local mpack, munpack, spack, sunpack = cmsgpack.pack, cmsgpack.unpack, struct.pack, struct.unpack
+local call = redis.call
+local floor = math.floor
+local ceil = math.ceil
+local min = math.min
+local max = math.max
+local mpack = cmsgpack.pack
+local munpack = cmsgpack.unpack
+local spack = struct.pack
+local sunpack = struct.unpack
 local P = KEYS[1]
 local SCHEMA = '1'
 local SPAN = 562949953421312 -- rank = (9 - priority) * SPAN + number of publication; the smallest runs first
 local LEVEL = 1e14 -- score in `active` = (9 - level) * LEVEL + pass
 local STEP = 1000 -- a start of weight w advances the pass by STEP / w; nobody is more than STEP behind the front
 local MEMORY = 60000 -- ms for which an id that ended without a trace stays known
-local GENERATION, MOST = 20000, 125000 -- a generation of such ids: ms, and number
+local GENERATION = 20000 -- ms of one generation of such ids
+local MOST = 125000 -- how many are in one
 
 local found = call('GET', P .. 'schema')
 if found ~= SCHEMA then
@@ -18,8 +26,11 @@ if found ~= SCHEMA then
 end
 local instant = call('TIME')
 local NOW = instant[1] * 1000 + floor(instant[2] / 1000)
-local T, G = {}, nil -- topics that were touched, the queue's own row
+local T = {} -- topics that were touched
+local G -- the queue's own row
+local REST -- what makes such a row, and a topic's, read what it lacks
 local M = {} -- rows to be written: ids and rows in turn
+local rows = 0 -- how many these are
 local spent = 0 -- about how many microseconds of work this call has done for what it was not asked for, or was first
 local A -- what accepted messages bring beside their rows, to be written with these
 local there = {} -- whether a seldom used key exists
@@ -41,15 +52,38 @@ end
 -- The first write decides whether a server without memory lets a script pass: a DEL may always.
 local function freeing() call('DEL', P) end
 
+local function read_queue()
+  local v = call('HMGET', P .. 'g', 'rev', 'ur', 'ser', 'beat', 'grace', 'rct', 'tn', 'born', 'al', 'rcc')
+  G.rev, G.unmet, G.serial = tonumber(v[1]) or 0, tonumber(v[2]) or 0, tonumber(v[3]) or 0
+  G.beat, G.grace, G.gent = tonumber(v[4]) or 0, tonumber(v[5]) or 0, tonumber(v[6]) or 0
+  G.topics, G.alarm, G.count = (v[8] or '') .. '.' .. (v[7] or '0'), tonumber(v[9]) or 0, tonumber(v[10]) or 0
+  G.rest = { ur = G.unmet, ser = G.serial, al = G.alarm, rcc = G.count }
+end
+
+local function read_topic(t)
+  local v = call('HMGET', P .. 't:' .. t.n, 'nm', 'ps', 'tk', 'ts', 'rh', 's', 'ok', 'fl')
+  t.name, t.ps, t.tk, t.ts = v[1], tonumber(v[2]) or 0, tonumber(v[3]), tonumber(v[4])
+  t.rh, t.s, t.ok, t.fl = tonumber(v[5]) or 0, tonumber(v[6]) or 0, tonumber(v[7]) or 0, tonumber(v[8]) or 0
+  t.rest = { ps = t.ps, rh = t.rh, s = t.s, ok = t.ok, fl = t.fl }
+end
+
+-- The fields of the queue's row, or of a topic's, that few calls need: read when one asks for the first of them.
+local function rest_of(row, name)
+  setmetatable(row, nil)
+  if row == G then read_queue() else read_topic(row) end
+  return row[name]
+end
+
+-- The queue's row; `results` and `windows` say until when there may be keys of those. What it does not have is false, never nil, which would be looked for in the rest.
 local function queue()
-  local v = call('HMGET', P .. 'g', 'rev', 'ql', 'mw', 'un', 'sus', 'inf', 'ur', 'seq', 'ser', 'beat', 'grace',
-    'rcn', 'rct', 'tn', 'born', 'al', 'rcc')
-  G = { rev = tonumber(v[1]) or 0, limit = tonumber(v[2]), most = tonumber(v[3]), reject = v[4] == '1',
-    suspended = v[5] == '1', leased = tonumber(v[6]) or 0, unmet = tonumber(v[7]) or 0, seq = tonumber(v[8]) or 0,
-    serial = tonumber(v[9]) or 0, beat = tonumber(v[10]) or 0, grace = tonumber(v[11]) or 0,
-    gen = tonumber(v[12]) or 0, gent = tonumber(v[13]) or 0, topics = (v[15] or '') .. '.' .. (v[14] or '0'),
-    alarm = tonumber(v[16]) or 0, count = tonumber(v[17]) or 0, passes = {} }
-  G.was = { al = G.alarm, inf = G.leased, ur = G.unmet, seq = G.seq, ser = G.serial, rcn = G.gen, rcc = G.count }
+  local v = call('HMGET', P .. 'g', 'ql', 'mw', 'un', 'sus', 'inf', 'seq', 'rcn', 'rs', 'uw')
+  local leased, seq, gen = tonumber(v[5]) or 0, tonumber(v[6]) or 0, tonumber(v[7]) or 0
+  local results, windows = tonumber(v[8]) or 0, tonumber(v[9]) or 0
+  G = { limit = tonumber(v[1]) or false, most = tonumber(v[2]) or false, reject = v[3] == '1', suspended = v[4] == '1',
+    leased = leased, seq = seq, gen = gen, results = results, windows = windows, leased0 = leased, seq0 = seq, gen0 = gen,
+    results0 = results, windows0 = windows, rest = false, grown = false, crowded = false, defaults = false, passes = false }
+  REST = { __index = function(row, name) return rest_of(row, name) end }
+  setmetatable(G, REST)
 end
 
 -- Time alone changes something then: whoever comes by at that time has to tick.

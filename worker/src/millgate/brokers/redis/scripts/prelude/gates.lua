@@ -50,7 +50,7 @@ end
 --@seldom
 local function out_of_lane(t, id)
   if call('ZREM', t.q, id) == 0 then return false end
-  if t.back == nil then t.back = call('EXISTS', P .. 'b:' .. t.n) == 1 end
+  if t.back == 'unknown' then t.back = call('EXISTS', P .. 'b:' .. t.n) == 1 end
   if t.back then call('ZREM', P .. 'b:' .. t.n, id) end
   t.w = t.w - 1
   return true

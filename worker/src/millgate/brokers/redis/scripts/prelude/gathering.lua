@@ -2,7 +2,8 @@
 -- `ended` and `freed` say which ids are gone and which have no holder any more, `counters` has what counts are by now.
 
 local ended, freed, counters = {}, {}, {}
-local gathered, dirty, redue = {}, false, {} -- command -> key -> members; topics whose delayed rows changed
+local dirty = false -- whether something is to be carried out
+local gathered, redue = {}, {} -- command -> key -> members; topics whose delayed rows changed
 local rows_known, counts_known = {}, {} -- id -> row, and counts, as they were read; false: there is none
 
 local function gather(command, key, one, two)

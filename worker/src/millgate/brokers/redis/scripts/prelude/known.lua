@@ -14,10 +14,10 @@ local function known(ids)
     end
     if exists('dm') then mark(call('HMGET', P .. 'dm', unpack(ids, at, last))) end
     local names = {}
-    for k = at, last do names[#names + 1] = P .. 'r:' .. ids[k] end
-    if call('EXISTS', unpack(names)) > 0 then
-      for k = at, last do
-        if call('EXISTS', P .. 'r:' .. ids[k]) == 1 then seen[ids[k]] = true end
+    for k = at, G.results > NOW and last or 0 do names[k - at + 1] = P .. 'r:' .. ids[k] end
+    if names[1] and call('EXISTS', unpack(names)) > 0 then
+      for k, name in ipairs(names) do
+        if call('EXISTS', name) == 1 then seen[ids[at + k - 1]] = true end
       end
     end
   end
@@ -29,9 +29,9 @@ end
 local function state_of(id)
   carry()
   if call('HEXISTS', P .. 'm', id) == 1 then return 'W' end
-  local ended = call('GET', P .. 'r:' .. id)
+  local ended = G.results > NOW and call('GET', P .. 'r:' .. id)
   if ended then return munpack(ended)[1] end
-  if exists('dm') and call('HEXISTS', P .. 'dm', id) == 1 then return 'F' end
+  if there.dm ~= false and call('HEXISTS', P .. 'dm', id) == 1 then return 'F' end
   for gen = max(1, G.gen - 3), G.gen do
     local how = call('HGET', P .. 'rc:' .. gen, id)
     if how then return how:sub(1, 1) == 'C' and 'C' or 'S' end

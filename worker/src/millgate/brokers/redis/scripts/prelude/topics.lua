@@ -1,17 +1,17 @@
 -- Topics: their rows, limits and tokens.
 
+-- What it does not have is false, never nil, which would look for it in the rest.
 local function topic(tn)
   local t = T[tn]
   if t then return t end
-  local v = call('HMGET', P .. 't:' .. tn, 'c', 'nm', 'l', 'ps', 'tk', 'ts', 'hp', 'rg', 'rh', 'e', 's', 'ok', 'fl')
-  if not v[2] then return nil end
+  local v = call('HMGET', P .. 't:' .. tn, 'c', 'l', 'hp', 'rg', 'e')
+  if not v[1] then return nil end
   local q = P .. 'q:' .. tn
-  local w = call('ZCARD', q)
-  t = { n = tn, raw = v[1], c = munpack(v[1]), name = v[2], l = tonumber(v[3]) or 0, ps = tonumber(v[4]) or 0,
-    tk = tonumber(v[5]), ts = tonumber(v[6]), hp = v[7] == '1', rg = v[8], rh = tonumber(v[9]) or 0, q = q, w = w,
-    e = tonumber(v[10]) or 0, s = tonumber(v[11]) or 0, ok = tonumber(v[12]) or 0, fl = tonumber(v[13]) or 0 }
-  t.e0, t.s0, t.ok0, t.fl0 = t.e, t.s, t.ok, t.fl
-  t.w0, t.l0, t.rh0, t.ps0, t.l1 = w, t.l, t.rh, t.ps, t.l
+  local w, l, e = call('ZCARD', q), tonumber(v[2]) or 0, tonumber(v[5]) or 0
+  t = { n = tn, c = munpack(v[1]), l = l, hp = v[3] == '1', rg = v[4], e = e, q = q, w = w, e0 = e, l0 = l, w0 = w, l1 = l,
+    rest = false, rated = false, lane = false, lanes = 0, new = false, arm = false, late = false, aged = false,
+    news = false, live = false, back = 'unknown' }
+  setmetatable(t, REST)
   T[tn] = t
   return t
 end
@@ -66,26 +66,32 @@ local function hold(t, k)
   G.leased = G.leased + k
 end
 
+-- Add a field to a row's list of those that are written, if it has changed.
+local function put(list, name, value, before)
+  if value ~= before then
+    local n = #list
+    list[n + 1], list[n + 2] = name, value
+  end
+end
+
 local function write_topic(t)
-  local a = { P .. 't:' .. t.n }
-  local function set(name, value)
-    a[#a + 1] = name
-    a[#a + 1] = value
+  local a, rest = { P .. 't:' .. t.n }, t.rest
+  put(a, 'l', t.l, t.l0)
+  put(a, 'e', t.e, t.e0)
+  t.l0, t.e0 = t.l, t.e
+  if rest then
+    put(a, 'rh', t.rh, rest.rh)
+    put(a, 's', t.s, rest.s)
+    put(a, 'ok', t.ok, rest.ok)
+    put(a, 'fl', t.fl, rest.fl)
+    if t.ps ~= rest.ps then put(a, 'ps', string.format('%.3f', t.ps)) end
+    if t.rated then
+      put(a, 'tk', string.format('%.9f', t.tk))
+      put(a, 'ts', t.ts)
+    end
+    rest.rh, rest.s, rest.ok, rest.fl, rest.ps, t.rated = t.rh, t.s, t.ok, t.fl, t.ps, false
   end
-  if t.l ~= t.l0 then set('l', t.l) end
-  if t.rh ~= t.rh0 then set('rh', t.rh) end
-  if t.ps ~= t.ps0 then set('ps', string.format('%.3f', t.ps)) end
-  if t.rated then
-    set('tk', string.format('%.9f', t.tk))
-    set('ts', t.ts)
-  end
-  if t.e ~= t.e0 then set('e', t.e) end
-  if t.s ~= t.s0 then set('s', t.s) end
-  if t.ok ~= t.ok0 then set('ok', t.ok) end
-  if t.fl ~= t.fl0 then set('fl', t.fl) end
   if #a > 1 then call('HSET', unpack(a)) end
-  t.e0, t.s0, t.ok0, t.fl0, t.rated = t.e, t.s, t.ok, t.fl, nil
-  t.l0, t.rh0, t.ps0 = t.l, t.rh, t.ps
 end
 
 -- What the topic's own limits allow now.
