@@ -49,10 +49,13 @@ local function look_up(ops)
   local kept = { exists('pg') and 'pg', exists('wt') and 'wt', exists('aw') and 'aw' }
   for at = 1, #ids, 500 do
     local last = min(at + 499, #ids)
+    local plain -- a lease that many have, if they were claimed together
     for k, lease in ipairs(call('HMGET', P .. 'L', unpack(ids, at, last))) do
       local id = ids[at + k - 1]
       held[id] = lease
-      if lease and lease:byte(9) ~= 0 then more[id] = true end
+      if lease and lease ~= plain then
+        if lease:byte(9) ~= 0 then more[id] = true else plain = lease end
+      end
     end
     for n = 1, 3 do
       if kept[n] then
@@ -84,42 +87,40 @@ end
 
 -- Many acknowledgements of one call, without results: the plain ones at once.
 local function acknowledge(op, more, stale)
-  local plain, of, wn, value = {}, nil, nil, nil
+  local plain, n, like, of, wn = {}, 0, nil, nil, nil -- like: their lease
   local function done()
-    if #plain == 0 then return end
-    local t = topic(of)
+    if n == 0 then return end
+    local t, number, over = topic(of), tostring(of), {}
     call('HDEL', P .. 'L', unpack(plain))
     call('ZREM', P .. 'leases', unpack(plain))
     call('HDEL', P .. 'm', unpack(plain))
     call('SREM', P .. 'h:' .. wn, unpack(plain))
-    local over = {}
-    for k = 1, #plain do
+    for k = 1, n do
       held[plain[k]] = false
-      over[2 * k - 1] = plain[k]
-      over[2 * k] = of
+      over[2 * k - 1], over[2 * k] = plain[k], number
     end
-    call('HSET', recent(#plain), unpack(over))
-    hold(t, -#plain)
-    t.ok, spent = t.ok + #plain, spent + 4 * #plain
-    plain = {}
+    call('HSET', recent(n), unpack(over))
+    hold(t, -n)
+    t.ok, spent = t.ok + n, spent + 4 * n
+    plain, n = {}, 0
   end
   for k = op.from, op.to do
     local id = ARGV[k]
     local lease = held[id]
-    if not lease or lease:sub(1, 8) ~= op.call then
+    if not lease or lease ~= like and lease:sub(1, 8) ~= op.call then
       stale[#stale + 1] = id
     elseif more[id] then
       local row = row_of(id)
       if row then succeeded(topic(row.tn), row, lease_of(id, lease)) else stale[#stale + 1] = id end
       held[id], spent = false, spent + 16
     else
-      local same = lease:sub(9)
-      if same ~= value then
+      if lease ~= like then
         done()
-        value = same
+        like = lease
         of, wn = sunpack('>I4I4', lease, 10)
       end
-      plain[#plain + 1] = id
+      n = n + 1
+      plain[n] = id
     end
   end
   done()
