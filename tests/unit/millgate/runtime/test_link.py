@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from millgate.errors import BrokerUnavailable, QueueFull
+from millgate.errors import BrokerUnavailable, QueueFull, SoftTimeout
 from millgate.runtime import wire
 from millgate.runtime.lent import Lent
 from millgate.runtime.link import Link
@@ -116,6 +116,38 @@ def test_what_a_signal_wants_in_the_middle_of_a_frame_happens_after_it(
     link._leave()
     assert happened == [0]
     assert supervisor.reader.read() == [[1]]
+
+
+class Interrupted:
+    """A lock at whose release a soft timeout is raised, once, when its thread is about to read."""
+
+    def __init__(self, link: Link) -> None:
+        self._link, self._lock, self.done = link, link._changed.lock, False
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+        if self._link._reading and not self.done:
+            self.done = True
+            raise SoftTimeout
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._lock, name)
+
+
+def test_who_is_interrupted_just_before_it_reads_reads_the_next_time(
+    pair: tuple[Supervisor, Link],
+) -> None:
+    supervisor, link = pair
+    link._changed.lock = Interrupted(link)  # type: ignore[assignment]
+    with pytest.raises(SoftTimeout):
+        link.ask(0, "same", 1)
+    supervisor.send(["run", [7]])
+    found: list[Any] = []
+    link._advance(lambda: bool(found))
+    assert link.take_jobs() == [[7]]
 
 
 def test_the_lent_broker_sends_through_the_supervisor_and_opens_the_real_one_only_for_the_rest(

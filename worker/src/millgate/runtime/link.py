@@ -49,7 +49,7 @@ class Link:
         self._asked: set[int] = set()
         self._requests = 0
         self._changed = Bell()
-        self._reading = False
+        self._reading = 0  # which thread does; one that was interrupted at the wrong moment may still stand here
         self._writing = allocate_lock()
         self._encoder = wire.Encoder()  # used by whoever writes
         self._main = get_ident()
@@ -182,10 +182,11 @@ class Link:
         with self._changed.lock:
             if enough():
                 return
-            if self._reading or (self.pumped and get_ident() != self._main):
+            me = get_ident()
+            if self._reading not in {0, me} or (self.pumped and me != self._main):
                 self._changed.wait(1.0)
                 return
-            self._reading = True
+            self._reading = me
         try:
             # A signal may raise here: nothing is half done. And a read that waits would be woken for nothing
             # whenever the supervisor has taken something out of the other direction.
@@ -193,7 +194,7 @@ class Link:
             self._read()
         finally:
             with self._changed.lock:
-                self._reading = False
+                self._reading = 0
                 self._changed.ring()
 
     def _read(self) -> None:
