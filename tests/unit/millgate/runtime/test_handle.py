@@ -141,3 +141,30 @@ def test_other_threads_may_ask_while_runs_come_and_go(scene: Scene) -> None:
         going = False
         thread.join()
         sys.setswitchinterval(former)
+
+
+def looks(scene: Scene, start: float, seconds: float, every: float = 0.05) -> list[bool]:
+    count = int(seconds / every)
+    return [scene.child.neglects(start + every * number) for number in range(1, count + 1)]
+
+
+def test_a_child_that_leaves_its_next_run_alone_for_long_neglects_it(scene: Scene) -> None:
+    scene.run(5)
+    assert not any(looks(scene, 0.0, 29.9))
+    assert any(looks(scene, 29.9, 1.0))
+
+
+def test_a_run_that_is_taken_up_is_not_neglected_however_long_it_is(scene: Scene) -> None:
+    scene.run(5, 6)
+    assert not any(looks(scene, 0.0, 20.0))
+    scene.page.take(5, 20.0)
+    assert not any(looks(scene, 20.0, 100.0))
+    scene.run(6)
+    assert not any(looks(scene, 120.0, 29.0))
+    scene.run()
+    assert not any(looks(scene, 149.0, 100.0))
+
+
+def test_time_in_which_nobody_looked_does_not_count(scene: Scene) -> None:
+    scene.run(5)
+    assert not any(looks(scene, 0.0, 3000.0, every=100.0))

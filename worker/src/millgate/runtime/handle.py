@@ -23,6 +23,9 @@ from millgate.runtime.spawn import Spawned
 
 _OUTPUT_CHUNK: Final = 256 * 1024
 _READ: Final = reactor.READ  # in the constructor the module's name is taken
+#: Seconds for which a child that runs nothing may leave a run alone; some of a look at it.
+NEGLECT: Final = 30.0
+_LOOK: Final = 0.25
 _ENDED: Final = select.EPOLLHUP | select.EPOLLERR
 
 
@@ -58,6 +61,8 @@ class Child:
         self.runs: dict[int, Run] = {}  # by number, in the order in which the child takes them up
         self.table = spawned.table
         self._kept = (0, 0)  # what its page showed at the last look
+        self._looked = now
+        self._neglected = (0, 0.0)  # the run that is next, and for how long it is
         self.capture: Capture
         self.quiet = 0  # results since it last printed
         self.on_frames: Callable[[Child, list[Any]], None] = lambda _child, _frames: None
@@ -261,6 +266,19 @@ class Child:
         """Numbers and runs that it has and did not take up yet."""
         mark = self.table.started
         return [(seq, run) for seq, run in list(self.runs.items()) if seq > mark]
+
+    def neglects(self, now: float) -> bool:
+        """Whether it has left its next run alone for long although it runs nothing: what holds its interpreter is no
+        task, and no timeout would end it. Time in which nobody looked, as in a freeze, does not count."""
+        looked, self._looked = self._looked, now
+        following = next(iter(self.runs), 0)
+        if not following or following <= self.table.started:
+            self._neglected = 0, 0.0
+            return False
+        same, seconds = self._neglected
+        seconds = seconds + min(now - looked, _LOOK) if same == following else 0.0
+        self._neglected = following, seconds
+        return seconds > NEGLECT
 
     def oldest(self, now: float) -> float | None:
         """Seconds that its longest run has lasted; None: it runs nothing."""

@@ -89,6 +89,9 @@ class Pool:
                 break
         for child in list(self.children.values()):
             self._hurry(child, now)
+            if child.neglects(now) and child.phase is not Phase.ENDING:
+                self._journal.say("error", "child takes up nothing", child=child.pid)
+                child.kill(Because.BROKEN)
             if child.phase is Phase.RETIRING:
                 self.rest(child)  # its last run may have been lost or cancelled before it started
 
