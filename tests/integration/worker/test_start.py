@@ -62,6 +62,31 @@ def test_a_hook_whose_error_resists_ends_it_with_an_error_too(bench: Any, tmp_pa
     assert "on_start: hooked.Odd" in worker.raw()
 
 
+@pytest.mark.parametrize("slots", [1, 4])
+@pytest.mark.parametrize("word", ["def", "async def"])
+def test_a_hook_at_the_end_may_send_what_it_has_gathered(
+    bench: Any, tmp_path: Path, word: str, slots: int
+) -> None:
+    (tmp_path / "hooked.py").write_text(
+        "from millgate import App\n"
+        "app = App('memory://')\n"
+        "gathered = []\n"
+        "@app.task(name='gather')\n"
+        f"{word} gather(number): gathered.append(number)\n"
+        "@app.task(name='flush', topic='flushed')\n"
+        "def flush(numbers): ...\n"
+        "@app.on_stop\n"
+        f"{word} send(): flush.send(gathered)\n",
+        encoding="utf-8",
+    )
+    ids = bench.send_many("gather", [(1,), (2,)])
+    worker = bench.ready(app="hooked:app", cwd=tmp_path, children=1, slots=slots, topics="default")
+    bench.ends_of(ids)
+    assert worker.stop() == 0
+    [sent] = bench.broker.peek("flushed", "waiting")
+    assert sent.message.body == b"[[[1,2]],{}]"
+
+
 def test_a_port_that_is_taken_is_an_error(bench: Any) -> None:
     first = bench.ready()
     second = bench.start(metrics=f"127.0.0.1:{first.port}")

@@ -62,6 +62,15 @@ def test_jobs_come_in_order_and_the_end_is_the_end(pair: tuple[Supervisor, Link]
     assert [link.next_jobs(), link.next_jobs(), link.next_jobs()] == [[1], [2], None]
 
 
+def test_who_is_told_to_end_may_still_ask(pair: tuple[Supervisor, Link]) -> None:
+    supervisor, link = pair
+    supervisor.send(["run", [1]])
+    supervisor.send(["end"])
+    assert [link.next_jobs(), link.next_jobs()] == [[1], None]
+    supervisor.serve(lambda frame: (True, frame[4][0]), times=1)
+    assert link.ask(0, "same", 2) == 2
+
+
 def test_a_question_is_answered_while_jobs_arrive(pair: tuple[Supervisor, Link]) -> None:
     supervisor, link = pair
     supervisor.send(["run", ["waits"]])

@@ -202,11 +202,9 @@ class Child:
             signal.pidfd_send_signal(self._pidfd, number)
 
     def ask_to_end(self, now: float) -> None:
-        """No more comes: the child ends when it has run what it has."""
+        """No more jobs come: the child ends when it has run what it has. Its on_stop hooks may ask as tasks do."""
         self.phase, self.ending_at = Phase.ENDING, now
-        if self._link is not None:
-            with suppress(OSError):
-                self._link.shutdown(socket.SHUT_WR)
+        self.send(wire.encode(["end"]))
 
     def kill(self, because: Because) -> None:
         """End the whole tree now. The first reason for a kill stays. From any thread."""

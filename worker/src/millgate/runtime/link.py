@@ -42,7 +42,8 @@ class Link:
             None  # what a signal wanted to do in a critical section
         )
         self.pumped = False  # the main thread reads, by `pump`; others only wait
-        self.ended = False
+        self.closing = False  # no more jobs come
+        self.ended = False  # nothing comes any more
         self._frames = wire.Reader(lambda view: os.readv(descriptor, [view]))
         self._jobs: deque[list[Any]] = deque()
         self._answers: dict[int, list[Any]] = {}
@@ -138,9 +139,9 @@ class Link:
         while True:
             if self._jobs:
                 return self._jobs.popleft()
-            if self.ended:
+            if self.closing or self.ended:
                 return None
-            self._advance(lambda: bool(self._jobs) or self.ended)
+            self._advance(lambda: bool(self._jobs) or self.closing or self.ended)
 
     def take_jobs(self) -> list[list[Any]]:
         """What `pump` has read."""
@@ -213,6 +214,8 @@ class Link:
     def _sort(self, frame: list[Any]) -> None:
         if frame[0] == "run":
             self._jobs.append(frame[1])
+        elif frame[0] == "end":
+            self.closing = True
         elif frame[0] == "answer" and frame[1] in self._asked:
             self._answers[frame[1]] = frame[2:]
 

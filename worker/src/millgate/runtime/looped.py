@@ -64,6 +64,7 @@ class Looped:
             self._waiting.extend(jobs)
         if link.ended:
             self._loop.remove_reader(link.descriptor)
+        if link.ended or link.closing:
             self._over.set()
         self._fill()
 

@@ -1,7 +1,8 @@
 """Frames between supervisor and child: a length, then msgpack. Bounded: a length over the bound is refused before
 anything is allocated for it. Pure, but for the reader's receive call.
 
-Down: ["hello", …], ["run", [job, …]], ["answer", request, …]. Up: ["ready", …], ["done", …], ["left", seq], ["ask", …].
+Down: ["hello", …], ["run", [job, …]], ["answer", request, …], ["end"].
+Up: ["ready", …], ["done", …], ["left", seq], ["ask", …].
 """
 
 from __future__ import annotations
