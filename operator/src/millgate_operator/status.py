@@ -183,9 +183,12 @@ def _why_not(view: WorkersView) -> str:
 
 def development_broker(seen: Seen) -> Condition | None:
     """Present for brokers that are for trying."""
-    if seen.queue.spec.broker.type != "Local":
+    broker = seen.queue.spec.broker
+    if broker.type != "Local":
         return None
     words = "a Local broker is one pod: when it is away, nothing is claimed; choose Postgres for more than that"
+    if broker.local is None or broker.local.storage is None:
+        words += "; without broker.local.storage its tasks go with the pod, which an upgrade replaces too"
     return yes("DevelopmentBroker", "Local", words)
 
 

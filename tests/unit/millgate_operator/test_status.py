@@ -305,3 +305,13 @@ def test_a_rollout_that_does_not_come_on_says_why() -> None:
     messages = {one.type: one.message for one in queue_conditions(found)}
     assert messages["Stalled"] == "has timed out progressing; pod new: no such image"
     assert "Stalled" not in answers(seen(workers=replace(READY_POOL, stuck="exceeded quota")))
+
+
+def test_a_local_broker_without_a_volume_says_what_an_upgrade_costs() -> None:
+    def words(local: dict[str, Any]) -> str:
+        found = seen(a_task_queue(broker={"type": "Local", "local": local}))
+        [one] = [one for one in queue_conditions(found) if one.type == "DevelopmentBroker"]
+        return one.message
+
+    assert "which an upgrade replaces too" in words({})
+    assert "upgrade" not in words({"storage": {"size": "1Gi"}})

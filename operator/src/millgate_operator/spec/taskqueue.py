@@ -45,7 +45,8 @@ class LocalBroker(Model):
 
     storage: Storage | None = Field(
         None,
-        description="Keep the tasks on a volume. Without it they live as long as the pod does on its node.",
+        description="Keep the tasks on a volume. Without it they go with the pod: when its node goes, when resources "
+        "change, and when the operator is upgraded.",
     )
     resources: dict[str, Any] | None = Field(
         None,
