@@ -208,6 +208,22 @@ def test_an_overlay_is_merged_and_one_that_cannot_work_is_explained(queue: Place
     eventually(lambda: queue.condition("taskqueue", "hello", "Stalled")[0] == "", 10)
 
 
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ({"nodeSelector": "fast"}, "nodeSelector"),
+        ({"containers": [{"name": "worker", "env": [{"name": "A"}, {"name": "A"}]}]}, "duplicate"),
+    ],
+)
+def test_an_overlay_that_no_pod_can_have_needs_somebody(
+    queue: Place, spec: dict[str, object], words: str
+) -> None:
+    """The API server calls it an error of its own, which would be worth another try."""
+    queue.apply(on_postgres(workers=workers(template={"spec": spec})))
+    message, _ = queue.becomes("taskqueue", "hello", "Stalled", "True/InvalidTemplate")
+    assert words in message
+
+
 def test_nobodys_objects_carry_traces_of_the_machinery(queue: Place) -> None:
     queue.apply(on_postgres(), a_topic())
     queue.becomes("topic", "invoices", "Ready", "True/Ready")

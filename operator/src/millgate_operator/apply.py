@@ -14,6 +14,8 @@ from millgate_operator.errors import Blocked, RetryLater
 from millgate_operator.spec import TaskQueue
 
 _Id = tuple[str, str, str, str]
+#: What the API server says, as an error of its own (500), of an object with a field of the wrong type or one twice.
+_UNTYPED: Final = "failed to create typed patch object"
 #: Times that the replicas of a Deployment which changes all the time are taken over.
 _TRIES: Final = 5
 
@@ -168,10 +170,12 @@ def _carefully(call: Any) -> Any:
     try:
         return call()
     except ClusterError as error:
-        if error.passing:
+        untyped = _UNTYPED in str(error)
+        if error.passing and not untyped:
             raise RetryLater("ApplyFailed", str(error)) from error
         reason = {403: "PermissionDenied", 422: "InvalidTemplate", 400: "InvalidTemplate"}
-        raise Blocked(reason.get(error.status, "ApplyFailed"), str(error)) from error
+        word = "InvalidTemplate" if untyped else reason.get(error.status, "ApplyFailed")
+        raise Blocked(word, str(error)) from error
 
 
 def _scaled_by_us(live: Mapping[str, Any]) -> bool:
