@@ -197,5 +197,10 @@ MALFORMED: tuple[tuple[str, dict[str, Any], str], ...] = (
     ),
     ("a priority out of range", a_topic(priority=10), "priority"),
     ("a Topic without queue", a_topic(queueRef=None), "queueRef"),
+    (
+        "a number as the value of a variable",
+        a_task_queue(workers=workers(env=[{"name": "PORT", "value": 8080}])),
+        "value",
+    ),
     ("workers without image", a_task_queue(workers={"app": "a:b"}), "image"),
 )

@@ -73,9 +73,9 @@ def worker_program(
     )
     workers = queue.spec.workers
     own = {
-        variable.name: str(value)
+        variable.name: variable.value
         for variable in (workers.env if workers is not None else ())
-        if (value := (variable.model_extra or {}).get("value")) is not None
+        if variable.value is not None
     }
     variables = {**_clean(environ), **own, **settings.to_env()}
     return Program((*_MILLGATE, "worker"), _with_path(variables, folder))

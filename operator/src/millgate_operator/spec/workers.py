@@ -183,6 +183,9 @@ class EnvVar(Open):
     name: Annotated[str, Field(min_length=1, max_length=253)] = Field(
         description="Name of the variable."
     )
+    value: Annotated[str, Field(max_length=131_072)] | None = Field(
+        None, description='Its value, a text: quote what looks like a number ("8").'
+    )
 
 
 class TemplateContainer(Open):
