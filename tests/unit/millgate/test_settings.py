@@ -90,6 +90,11 @@ def test_a_flag_comes_before_its_variable() -> None:
         ("ORDERED", "yes", "--ordered: needs --topics"),
         ("APP", "tasks", "--app: 'tasks' names no app; write it like package.module:app"),
         ("APP", "tasks:", "--app: 'tasks:' names no app"),
+        ("MAX_TASKS", "-5", "--max-tasks: not below 0"),
+        ("NAME", "a\nb", "--name: no line breaks"),
+        ("TOPICS", "mail.*,[ab]?-x", None),
+        ("TOPICS", "in voices", "'in voices' fits no topic"),
+        ("EXCLUDE", ",", "MILLGATE_EXCLUDE: ',' names no topic"),
         ("LOG_FORMAT", "xml", "--log-format"),
         ("LOG_LEVEL", "loud", "--log-level"),
     ],
@@ -120,3 +125,17 @@ def test_settings_that_contradict_each_other_are_refused(fields: dict[str, Any],
 def test_a_wrong_flag_is_named_as_a_flag() -> None:
     with pytest.raises(InvalidSettings, match="--max-tasks: 'x'"):
         WorkerSettings.from_env({}, max_tasks="x")
+
+
+@pytest.mark.parametrize("flag", ["topics", "exclude", "queue", "broker", "metrics"])
+def test_an_empty_flag_means_neither_all_nor_none(flag: str) -> None:
+    with pytest.raises(InvalidSettings, match=f"--{flag} is empty: give a value, or leave it out"):
+        WorkerSettings.from_env({}, **{flag: ""})
+
+
+def test_a_flag_that_names_the_broker_comes_before_both_variables() -> None:
+    environ = {"MILLGATE_BROKER": "local://", "MILLGATE_QUEUE": "q"}
+    read = WorkerSettings.from_env(environ, broker_file="/url")
+    assert (read.broker, read.broker_file, read.queue) == ("", "/url", "q")
+    read = WorkerSettings.from_env({"MILLGATE_BROKER_FILE": "/url"}, broker="local://")
+    assert (read.broker, read.broker_file) == ("local://", "")

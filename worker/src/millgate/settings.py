@@ -15,6 +15,10 @@ from millgate.errors import InvalidInput, InvalidSettings
 from millgate.limits import Ceiling, format_duration, parse_bytes, parse_duration
 
 PREFIX: Final = "MILLGATE_"
+_BROKERS: Final = ("broker", "broker_file")
+_BROKER_VARIABLES: Final = ("MILLGATE_BROKER", "MILLGATE_BROKER_FILE")
+#: What a topic's name is made of, and what a glob has beside that.
+_PATTERN: Final = re.compile(r"[A-Za-z0-9._:*?\[\]!-]+\Z")
 _APP: Final = re.compile(r"[\w.]+:[\w.]+\Z")
 
 
@@ -61,15 +65,22 @@ class WorkerSettings:
     def from_env(cls, environ: Mapping[str, str], **flags: Any) -> WorkerSettings:
         """Settings from variables, overridden by the flags that are not None (texts or final values).
 
+        The flags `broker` and `broker_file` each take the place of either variable.
         Raises InvalidSettings, naming the variable or flag and what to write.
         """
         values: dict[str, Any] = {}
+        if any(flags.get(name) is not None for name in _BROKERS):
+            environ = {
+                name: text for name, text in environ.items() if name not in _BROKER_VARIABLES
+            }
         for field in fields(cls):
             flag, variable = flags.get(field.name), PREFIX + field.name.upper()
             source = f"--{field.name.replace('_', '-')}" if flag is not None else variable
             raw = flag if flag is not None else environ.get(variable)
             if raw is None or (raw == "" and flag is None):
                 continue
+            if raw == "":  # a shell variable that is not set, and not to be read as "all" or "none"
+                raise InvalidSettings(f"{source} is empty: give a value, or leave it out")
             try:
                 values[field.name] = _READERS[field.name](raw) if isinstance(raw, str) else raw
             except (InvalidInput, ValueError) as error:
@@ -105,10 +116,17 @@ class WorkerSettings:
                 "--log-level: one of debug, info, warning, error",
             ),
             (self.drain_timeout >= 0, "--drain-timeout: not below 0"),
+            (self.max_tasks >= 0, "--max-tasks: not below 0"),
+            (self.name.isprintable(), "--name: no line breaks or other control characters"),
         )
         for holds, complaint in rules:
             if not holds:
                 raise InvalidSettings(complaint)
+        for pattern in (*self.topics, *self.exclude):
+            if not _PATTERN.match(pattern):
+                raise InvalidSettings(
+                    f"--topics, --exclude: {pattern!r} fits no topic; write names or globs such as mail.*, with commas"
+                )
 
 
 def _below(soft: Ceiling | None, hard: Ceiling | None) -> bool:
@@ -122,7 +140,10 @@ def _below(soft: Ceiling | None, hard: Ceiling | None) -> bool:
 
 
 def _names(text: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in text.split(",") if part.strip())
+    names = tuple(part.strip() for part in text.split(",") if part.strip())
+    if not names:
+        raise InvalidInput(f"{text!r} names no topic")
+    return names
 
 
 def _bool(text: str) -> bool:

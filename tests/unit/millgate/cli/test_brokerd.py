@@ -75,3 +75,48 @@ def test_probes_are_for_a_queue_on_rabbitmq(shell: Shell, served: list[object]) 
     assert shell("brokerd", "--metrics", ":8080") == 2
     assert "--metrics is for a queue on RabbitMQ" in shell.err
     assert served == []
+
+
+def test_a_local_url_says_where_it_is_served(
+    shell: Shell, served: list[object], tmp_path: Path
+) -> None:
+    url = f"local://{tmp_path}/q.sock?key_file={tmp_path}/key&journal=off"
+    assert shell("brokerd", "--broker", url) == 0
+    shell.url = f"local://{tmp_path}/q.sock"
+    assert shell("brokerd") == 0
+    assert shell("brokerd", "--listen", f"{tmp_path}/other.sock") == 0
+    by_flag, by_variable, other = served
+    assert isinstance(by_flag, local.Brokerd)
+    assert isinstance(by_variable, local.Brokerd)
+    assert isinstance(other, local.Brokerd)
+    assert (str(by_flag.place), by_flag.data) == (f"{tmp_path}/q.sock", None)
+    assert (by_flag.key_file, by_flag.private_key) == (tmp_path / "key", False)
+    assert (by_variable.place, by_variable.data) == (by_flag.place, tmp_path / "q.sock.data")
+    assert str(other.place) == f"{tmp_path}/other.sock"
+
+
+def test_flags_of_the_local_broker_come_before_a_variable(
+    shell: Shell, served: list[object], tmp_path: Path
+) -> None:
+    shell.url = URL
+    assert shell("brokerd", "--listen", f"{tmp_path}/q.sock") == 0
+    [how] = served
+    assert isinstance(how, local.Brokerd)
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (("--broker", URL, "--data", "/d"), "--data is for the local broker"),
+        (("--broker", URL, "--journal", "off"), "--journal is for the local broker"),
+        (("--broker", "local://", "--listen", "/q.sock"), "both say where"),
+        (("--broker", URL, "--broker-file", "/f"), "exclude each other"),
+    ],
+)
+def test_flags_that_contradict_each_other_are_refused(
+    shell: Shell, served: list[object], flags: tuple[str, ...], words: str
+) -> None:
+    assert shell("brokerd", *flags) == 2
+    assert words in shell.err
+    assert "hunter2" not in shell.err
+    assert served == []

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import errno
+import io
 import signal
 import subprocess
 import sys
@@ -12,7 +14,8 @@ from pathlib import Path
 import pytest
 
 import millgate.cli
-from millgate.cli import COMMANDS, EXIT_INTERNAL, EXIT_INTERRUPTED, exit_code
+from millgate.cli import COMMANDS, EXIT_INTERNAL, EXIT_INTERRUPTED, exit_code, main
+from millgate.cli.console import Console
 from millgate.errors import (
     AppNotLoaded,
     AuthFailed,
@@ -211,10 +214,19 @@ def test_a_password_in_a_wrong_url_is_not_printed(shell: Shell) -> None:
         (("staus",), "'staus' is no command; did you mean status? there are worker, "),
         (("status", "--deadline", "0"), "'0' is no time at all"),
         (("status", "--watch", "0"), "'0' is no time at all"),
-        (("send", "work", "--attempts", "0"), "give 1 (no retry) or more"),
+        (("send", "work", "--attempts", "0"), "'0': give a whole number, at least 1"),
+        (("send", "work", "--attempts", "9" * 30), "give a whole number, at least 1"),
+        (("status", "--watch", "9" * 20), "is more than a hundred years"),
+        (("status", "--deadline", "9" * 12), "is more than a hundred years"),
+        (("status", "--deadline", "30d"), "deadline of 2.592e+06s: more than 0, a day at most"),
+        (("status", "--broker", "local://[::1"), "broker URL: Invalid IPv6 URL"),
+        (("send", "work", "--args", "[" * 100_000), "--args: this is nested too deeply"),
+        (("send", "work", "--args", '["\udcff"]'), "--args: not UTF-8"),
+        (("locks", "list", "name"), "`millgate locks list` takes no name"),
+        (("top", "--once", "--watch", "5"), "not allowed with argument"),
         (("send", "work", "--timeout", "0"), "'0' is no time at all"),
-        (("tasks", "--limit", "0"), "--limit: at least 1"),
-        (("dead", "list", "--limit", "-1"), "--limit: at least 1"),
+        (("tasks", "--limit", "0"), "--limit: '0': give a whole number, at least 1"),
+        (("dead", "list", "--limit", "-1"), "--limit: '-1': give a whole number, at least 1"),
         (("status", "--broker", ""), "--broker is empty"),
         (("status", "--queue", ""), "--queue is empty"),
         (("dead", "replay"), "error: name dead letters by id"),
@@ -241,3 +253,22 @@ def test_a_memory_broker_of_no_one_is_refused_not_fed(shell: Shell) -> None:
 def test_the_overview_says_what_every_command_does(shell: Shell) -> None:
     shell("--help")
     assert "from millgate-operator" not in shell.err + shell.out
+
+
+class Full(io.StringIO):
+    """A stream on a full disk."""
+
+    def write(self, text: str) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_an_error_that_nobody_can_read_keeps_its_exit_code() -> None:
+    console = Console(err=Full(), environ={})
+    assert (
+        main(["status", "--broker", "local:///nowhere/at.all", "--deadline", "50ms"], console) == 4
+    )
+
+
+def test_what_others_said_moves_no_cursor_in_an_error_either(shell: Shell) -> None:
+    assert shell("dead", "show", "x\x1b[2J\ny") == 1
+    assert shell.err == "millgate: error: no dead letter x\\x1b[2J y\n"

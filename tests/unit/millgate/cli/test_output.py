@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+import json
 
 import pytest
 import yaml
 
 from millgate.cli.console import Console, OutputLost
-from millgate.cli.output import Table, age, brief, count, emit, lines, payload, plain
+from millgate.cli.harmless import lines
+from millgate.cli.output import Table, age, brief, count, emit, payload, plain
 from millgate.errors import InvalidSettings
 from millgate.stats import TopicStats
 
@@ -143,3 +145,33 @@ def test_a_full_disk_is_an_error_of_one_line() -> None:
 
     with pytest.raises(OutputLost, match="cannot be written: No space left on device"):
         Console(out=Full(), environ={}).print("x")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"[" * 5_000 + b"]" * 5_000, b"[" * 300 + b"]" * 300, b"[[NaN], {}]", b"[[-Infinity], {}]"],
+)
+@pytest.mark.parametrize("how", ["json", "yaml"])
+def test_what_is_no_json_for_everybody_is_shown_as_the_text_that_it_is(
+    data: bytes, how: str
+) -> None:
+    assert payload(data) == data.decode()
+    assert brief(data).startswith('"[')
+    stream = io.StringIO()
+    emit(Console(out=stream, environ={}), how, {"call": data})
+    assert yaml.safe_load(stream.getvalue()) == {"call": data.decode()}
+
+
+@pytest.mark.parametrize("how", ["json", "yaml"])
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii", "iso-8859-1"])
+def test_programs_read_the_same_whatever_the_encoding_and_terminals_stay_as_they_are(
+    how: str, encoding: str
+) -> None:
+    said = "Zo\xeb \u2126 \x1b[31m \x9b2J \x7f \u202e \U000e0001 \xa0 \u2028\nend"
+    raw = io.BytesIO()
+    stream = io.TextIOWrapper(raw, encoding=encoding, errors="backslashreplace", write_through=True)
+    emit(Console(out=stream, environ={}), how, {"said": said})
+    printed = raw.getvalue().decode(encoding)
+    read = json.loads if how == "json" else yaml.safe_load
+    assert read(printed) == {"said": said}
+    assert not {"\x1b", "\x9b", "\x7f"} & set(printed)

@@ -148,3 +148,21 @@ def test_lines_may_come_from_standard_input_and_a_missing_file_is_named(shell: S
     assert len(shell.json("send", "work", "--lines", "-")) == 2
     assert shell("send", "work", "--lines", "/no/such/file") == 2
     assert "/no/such/file" in shell.err
+
+
+def test_a_line_ends_where_json_says_so(shell: Shell) -> None:
+    shell.typed = '["a\u2028b\x85c"]\r\n\n["d"]\n'
+    assert len(shell.json("send", "work", "--lines", "-")) == 2
+    calls = [
+        decode_call(item.message.body)[0]
+        for item in shell.broker.peek("default", State.WAITING)
+        if item.message
+    ]
+    assert [list(call) for call in calls] == [["a\u2028b\x85c"], ["d"]]
+
+
+def test_arguments_are_utf_8_whatever_the_locale(shell: Shell, sent: Callable[..., str]) -> None:
+    sent("--args", '["Zo\udcc3\udcab"]')  # as a locale of ASCII hands "Zoë" over
+    (found,) = shell.broker.peek("default", State.WAITING)
+    assert found.message is not None
+    assert list(decode_call(found.message.body)[0]) == ["Zo\xeb"]

@@ -29,6 +29,8 @@ SCHEMES: Final = {
     "amqps": ("millgate.brokers.rabbitmq", "rabbitmq"),
 }
 
+#: Seconds of the longest deadline of a call: the system can be told to wait for 24 days.
+MAX_DEADLINE: Final = 86_400.0
 #: A queue of its own on a shared server.
 QUEUE_NAME: Final = re.compile(r"^[a-z0-9][a-z0-9._-]{0,62}\Z")
 DEFAULT_QUEUE: Final = "millgate"
@@ -45,11 +47,14 @@ def open_broker(
     """The broker behind `url`; nothing is connected before the first verb.
 
     `queue` separates queues that share a server: it names the schema, the key prefix or the prefix of queue names.
-    `deadline` is the most seconds that one call may take. Raises InvalidSettings for a URL that names no broker.
+    `deadline` is the most seconds that one call may take, a day at most. Raises InvalidSettings for a URL that names no
+    broker.
     `shared`: a mapping, such as a WeakValueDictionary, in which drivers that can put the connections of brokers that
     have a server in common. For whoever looks at many queues, not for workers.
     """
     queue_name(queue)
+    if not 0 < deadline <= MAX_DEADLINE:
+        raise InvalidSettings(f"deadline of {deadline:g}s: more than 0, a day at most")
     scheme = url.partition(":")[0].lower()
     if scheme not in SCHEMES:
         known = ", ".join(

@@ -21,7 +21,7 @@ def add(subparsers: Any) -> None:
         "brokerd",
         help=text,
         description=f"{text} With --broker amqp://… it owns that queue, or waits for its turn while another does;"
-        " without, it is the local broker of this machine.",
+        " with local://… it serves at that address, and without any at this user's own.",
     )
     add_target(parser)
     parser.add_argument(
@@ -48,25 +48,46 @@ def _run(args: argparse.Namespace) -> int:
         Lines() if as_json else logging.Formatter("%(asctime)s %(levelname)s %(message)s")
     )
     logging.basicConfig(level=logging.INFO, handlers=[handler])
-    url = broker_url(args) or ""
+    url = _url(args)
     if url.startswith(_RABBITMQ):
         _serve_rabbitmq(args)
-    elif (args.broker or args.broker_file) and not url.startswith("local:"):
-        raise InvalidSettings(
-            "brokerd: --broker takes amqp:// or amqps://; other servers need no brokerd"
-        )
     elif args.metrics:
         raise InvalidSettings("brokerd: --metrics is for a queue on RabbitMQ; remove it")
     else:
-        _serve_local(args)
+        _serve_local(args, url)
     return EXIT_OK
 
 
-def _serve_local(args: argparse.Namespace) -> None:
+def _url(args: argparse.Namespace) -> str:
+    """What to serve; empty: this user's local broker. Raises InvalidSettings for flags that exclude each other."""
+    from millgate.brokers.local import arguments
+
+    url, flag = broker_url(args) or "", args.broker or args.broker_file
+    if flag and not url.startswith(("local:", *_RABBITMQ)):
+        raise InvalidSettings(
+            "brokerd: --broker takes amqp:// or amqps://; other servers need no brokerd"
+        )
+    given = arguments.used(args)
+    if given and url.startswith(_RABBITMQ):
+        if flag:
+            raise InvalidSettings(
+                f"brokerd: {given[0]} is for the local broker; a queue on RabbitMQ has no use for it"
+            )
+        return ""  # flags before variables
+    if args.listen and url.startswith("local:"):
+        if flag:
+            raise InvalidSettings("brokerd: --listen and --broker both say where; give one")
+        return ""
+    return url if url.startswith(("local:", *_RABBITMQ)) else ""
+
+
+def _serve_local(args: argparse.Namespace, url: str) -> None:
     from millgate.brokers.local import arguments
     from millgate.brokers.local.brokerd import serve
 
     console = args.console
+    if url:
+        arguments.take(args, url, console.environ)
     serve(arguments.read(args, console.environ), lambda: None, console.clock)
 
 

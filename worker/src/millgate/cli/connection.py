@@ -13,6 +13,11 @@ from millgate.cli.console import Console
 from millgate.errors import InvalidInput, InvalidSettings
 from millgate.limits import parse_duration
 
+#: A hundred years: the system can wait for no more than 292.
+_LONGEST = 36_525 * 86_400.0
+#: What fits into four bytes fits everywhere.
+_MOST = 2**31 - 1
+
 
 def add_broker(parser: argparse.ArgumentParser) -> None:
     """Give a command `--broker`, `--queue` and `--deadline`."""
@@ -71,9 +76,11 @@ def broker_url(args: argparse.Namespace) -> str | None:
     environ = args.console.environ
     if args.broker == "":  # a shell variable that is not set: not to be answered by another broker
         raise InvalidSettings("--broker is empty: give a URL, or leave it out for MILLGATE_BROKER")
+    flag = getattr(args, "broker_file", None)
+    if args.broker and flag:
+        raise InvalidSettings("--broker and --broker-file exclude each other; give one")
     if args.broker:
         return str(args.broker)
-    flag = getattr(args, "broker_file", None)
     if flag:
         return _from_file("--broker-file", flag)
     if environ.get("MILLGATE_BROKER"):
@@ -85,9 +92,19 @@ def broker_url(args: argparse.Namespace) -> str | None:
 def duration(text: str) -> float:
     """An argparse type: 90s, 15m, 1h30m."""
     try:
-        return parse_duration(float(text) if text.replace(".", "", 1).isdigit() else text)
+        seconds = parse_duration(float(text) if text.replace(".", "", 1).isdigit() else text)
     except InvalidInput as error:
         raise argparse.ArgumentTypeError(str(error)) from error
+    if seconds > _LONGEST:
+        raise argparse.ArgumentTypeError(f"{text!r} is more than a hundred years")
+    return seconds
+
+
+def number(text: str) -> int:
+    """An argparse type: a count of things, 1 or more."""
+    if not text.isdecimal() or not 1 <= int(text) <= _MOST:
+        raise argparse.ArgumentTypeError(f"{text!r}: give a whole number, at least 1")
+    return int(text)
 
 
 def positive(text: str) -> float:

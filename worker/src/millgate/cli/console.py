@@ -6,9 +6,11 @@ import io
 import os
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TextIO
 
+from millgate.cli.harmless import harmless
 from millgate.clock import Clock, SystemClock
 from millgate.errors import EXIT_FAILED, MillgateError
 from millgate.settings import environment
@@ -51,8 +53,12 @@ class Console:
             raise OutputLost(f"standard output cannot be written: {error.strerror}") from error
 
     def say(self, text: str) -> None:
-        """One line on standard error: for people, never for a program that reads the output."""
-        print(text, file=self.err, flush=True)
+        """One line on standard error: for people, never for a program that reads the output.
+
+        Where nobody can read it, it is lost: it must not become the end of what it is a remark on.
+        """
+        with suppress(OSError):
+            print(harmless(text), file=self.err, flush=True)
 
     def confirm(self, question: str) -> bool:
         """Ask for a yes on the terminal."""

@@ -8,8 +8,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from millgate.brokers.base import Broker, DeadLetter
-from millgate.cli.connection import add_broker, connected
-from millgate.cli.output import Table, add_format, brief, emit, lines, payload
+from millgate.cli.connection import add_broker, connected, number
+from millgate.cli.harmless import lines
+from millgate.cli.output import Table, add_format, brief, emit, payload
 from millgate.cli.purge import add_yes, agreed
 from millgate.cli.topics import remark_unknown, topic_name
 from millgate.errors import EXIT_FAILED, EXIT_OK, InvalidSettings
@@ -24,7 +25,7 @@ def add(subparsers: Any) -> None:
     verbs = parser.add_subparsers(dest="verb", metavar="{list,show,replay,purge}", required=True)
     listing = _verb(verbs, "list", _list, "Newest first.")
     listing.add_argument("--topic", type=topic_name, help="only of this topic")
-    listing.add_argument("--limit", type=int, default=_PAGE, help="default: %(default)s")
+    listing.add_argument("--limit", type=number, default=_PAGE, help="default: %(default)s")
     listing.add_argument("--after", metavar="ID", help="go on after this one")
     _verb(verbs, "show", _show, "One, whole: call, counts, failure, traceback.").add_argument("id")
     replay = _verb(
@@ -51,8 +52,6 @@ def _selection(parser: argparse.ArgumentParser) -> None:
 
 
 def _list(args: argparse.Namespace) -> int:
-    if args.limit < 1:
-        raise InvalidSettings("--limit: at least 1")
     with connected(args) as broker:
         remark_unknown(args.console, broker, _named(args))
         letters = list(_letters(broker, args.topic, args.limit, args.after))

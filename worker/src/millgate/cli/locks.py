@@ -30,6 +30,8 @@ def _run(args: argparse.Namespace) -> int:
         if args.name is None:
             raise InvalidSettings("which lock? millgate locks release NAME")
         return _release(args)
+    if args.name is not None:
+        raise InvalidSettings("`millgate locks list` takes no name: it lists all")
     return _list(args)
 
 

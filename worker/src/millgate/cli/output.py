@@ -15,9 +15,12 @@ from enum import Enum
 from typing import Any, Final
 
 from millgate.cli.console import Console
+from millgate.cli.harmless import harmless
 from millgate.errors import InvalidSettings
 
 FORMATS: Final = ("table", "json", "yaml")
+#: What a payload may be nested to be shown as JSON: `send` takes a hundred levels, and printing needs a stack.
+_DEEPEST: Final = 120
 _BOLD, _DIM, _RED, _GREEN, _YELLOW, _PLAIN = (
     "\x1b[1m",
     "\x1b[2m",
@@ -77,10 +80,9 @@ def emit(console: Console, how: str, value: Any, *tables: Table) -> None:
     if how == "table":
         text = "\n\n".join(table.render(console.colours) for table in tables)
     elif how == "json":
-        unicode = (getattr(console.out, "encoding", None) or "utf-8").lower() in ("utf-8", "utf8")
-        text = json.dumps(plain(value), indent=2, ensure_ascii=not unicode)
+        text = _json(plain(value), _unicode(console))
     else:
-        text = _yaml(plain(value))
+        text = _yaml(plain(value), _unicode(console))
     console.print(text)
 
 
@@ -105,7 +107,10 @@ def _camel(name: str) -> str:
 
 
 def payload(data: bytes | None) -> Any:
-    """An encoded call or result as people read it: JSON, else text, else {"base64": …}."""
+    """An encoded call or result as people read it: JSON, else text, else {"base64": …}.
+
+    What another program wrote may be no JSON that can be printed again: then it is text.
+    """
     if data is None:
         return None
     try:
@@ -113,9 +118,21 @@ def payload(data: bytes | None) -> Any:
     except UnicodeDecodeError:
         return {"base64": base64.b64encode(data).decode()}
     try:
-        return json.loads(text)
-    except ValueError:
+        value = json.loads(text, parse_constant=_no_json)
+    except (ValueError, RecursionError):
         return text
+    return text if _deeper(value, _DEEPEST) else value
+
+
+def _no_json(word: str) -> Any:
+    raise ValueError(f"{word} is no JSON")
+
+
+def _deeper(value: Any, levels: int) -> bool:
+    if not isinstance(value, list | dict):
+        return False
+    inner = value.values() if isinstance(value, dict) else value
+    return levels == 0 or any(_deeper(item, levels - 1) for item in inner)
 
 
 def brief(data: bytes | None, width: int = 40) -> str:
@@ -124,21 +141,6 @@ def brief(data: bytes | None, width: int = 40) -> str:
         return "-"
     text = json.dumps(payload(data), ensure_ascii=False)
     return text if len(text) <= width else text[: width - 1] + "…"
-
-
-def harmless(text: str) -> str:
-    """The text as one line that moves no cursor and changes no colour: other characters become blanks or escapes."""
-    if text.isprintable():
-        return text
-    return "".join(
-        letter if letter.isprintable() else " " if letter.isspace() else ascii(letter)[1:-1]
-        for letter in text
-    )
-
-
-def lines(text: str) -> str:
-    """Several lines, each of them harmless; tabs and indents stay."""
-    return "\n".join(harmless(line) for line in text.rstrip().expandtabs().split("\n"))
 
 
 def count(value: int | None) -> str:
@@ -182,10 +184,26 @@ def _width(cell: str) -> int:
     return sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in cell)
 
 
-def _yaml(value: Any) -> str:
+def _unicode(console: Console) -> bool:
+    """Whether the output can say everything; what it cannot must be an escape of the format that is printed."""
+    return (getattr(console.out, "encoding", None) or "utf-8").lower() in ("utf-8", "utf8")
+
+
+def _json(value: Any, unicode: bool) -> str:
+    text = json.dumps(value, indent=2, ensure_ascii=not unicode, allow_nan=False)
+    if text.replace("\n", "").isprintable():
+        return text
+    # what moves a terminal's cursor or turns its writing round is only ever within strings
+    return "".join(
+        letter if letter.isprintable() or letter == "\n" else json.dumps(letter)[1:-1]
+        for letter in text
+    )
+
+
+def _yaml(value: Any, unicode: bool) -> str:
     try:
         import yaml
     except ModuleNotFoundError:
         raise InvalidSettings("-o yaml needs PyYAML: pip install pyyaml, or use -o json") from None
-    text: str = yaml.safe_dump(value, sort_keys=False, allow_unicode=True)
+    text: str = yaml.safe_dump(value, sort_keys=False, allow_unicode=unicode)
     return text.rstrip("\n")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from millgate.brokers.base import MAX_BATCH, Broker, TaskState
-from millgate.cli.connection import add_broker, connected, duration, positive
+from millgate.cli.connection import add_broker, connected, duration, number, positive
 from millgate.cli.console import Console
 from millgate.cli.output import Table, add_format, emit
 from millgate.cli.show import ended, remark_open, report, wait_all
@@ -67,7 +67,9 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--unique", metavar="TEXT", help="queue nothing while another has TEXT")
     parser.add_argument("--result-ttl", type=duration, metavar="TIME", help="keep the result")
     parser.add_argument(
-        "--attempts", type=_attempts, help="bound on failed runs, in place of the topic's"
+        "--attempts",
+        type=number,
+        help="bound on runs that fail (1: no retry), in place of the topic's",
     )
     parser.add_argument("--timeout", type=positive, metavar="TIME", help="hard timeout of a run")
 
@@ -120,10 +122,8 @@ def _messages(args: argparse.Namespace, now: float) -> Iterator[Message]:
         raise InvalidSettings("--lines sends many tasks: --id and --unique name a single one")
     if args.args is not None:
         raise InvalidSettings("--lines has the arguments: leave --args out")
-    for number, positional in _lines(args.lines, args.console):
-        body = encode_call(
-            tuple(_json(positional, list, f"--lines: line {number}", "[1, 2]")), named
-        )
+    for at, positional in _lines(args.lines, args.console):
+        body = encode_call(tuple(_json(positional, list, f"--lines: line {at}", "[1, 2]")), named)
         yield replace(base, id=new_id(now), body=body)
 
 
@@ -135,14 +135,20 @@ def _lines(name: str, console: Console) -> Iterator[tuple[int, str]]:
         raise InvalidSettings(f"--lines: cannot read {name}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise InvalidSettings(f"--lines: {name} is not UTF-8: {error}") from error
-    for number, line in enumerate(text.splitlines(), 1):
+    # not `splitlines`: JSON may have other separators within a text
+    for at, line in enumerate(text.split("\n"), 1):
         if line.strip():
-            yield number, line
+            yield at, line
 
 
 def _json(text: str, kind: type, name: str, example: str) -> Any:
     try:
-        value = json.loads(text)
+        # what a locale other than UTF-8 could not read is here as the bytes that it was
+        value = json.loads(text.encode("utf-8", "surrogateescape").decode())
+    except UnicodeError as error:
+        raise InvalidInput(f"{name}: not UTF-8: {error}") from error
+    except RecursionError as error:
+        raise InvalidInput(f"{name}: this is nested too deeply") from error
     except ValueError as error:
         raise InvalidInput(f"{name}: not JSON: {error}; write it like {example}") from error
     if not isinstance(value, kind):
@@ -173,14 +179,6 @@ def _task_name(text: str) -> str:
             f"{text!r} names no task; write it as the app registers it, for example shop.tasks.transcode"
         )
     return text
-
-
-def _attempts(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is no number of runs; give 1 (no retry) or more"
-        )
-    return int(text)
 
 
 def _moment(text: str) -> float:

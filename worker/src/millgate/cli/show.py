@@ -9,7 +9,8 @@ from typing import Any
 from millgate.brokers.base import Broker, State, TaskState
 from millgate.cli.connection import add_broker, connected, duration
 from millgate.cli.console import Console
-from millgate.cli.output import Table, add_format, age, brief, emit, lines, payload
+from millgate.cli.harmless import lines
+from millgate.cli.output import Table, add_format, age, brief, emit, payload
 from millgate.clock import Clock
 from millgate.errors import EXIT_FAILED, EXIT_OK
 

@@ -29,7 +29,7 @@ def add(subparsers: Any) -> None:
     parser.set_defaults(run=_run)
 
 
-def add_watch(parser: argparse.ArgumentParser, always: float | None = None) -> None:
+def add_watch(parser: argparse._ActionsContainer, always: float | None = None) -> None:
     """Give a command `--watch`."""
     parser.add_argument(
         "--watch",

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from millgate.brokers.base import Broker, Peeked, State
-from millgate.cli.connection import add_broker, connected
+from millgate.cli.connection import add_broker, connected, number
 from millgate.cli.output import Table, add_format, age, brief, emit, payload
 from millgate.cli.topics import remark_unknown, topic_name
-from millgate.errors import EXIT_OK, InvalidSettings
+from millgate.errors import EXIT_OK
 
 _STATES = (State.RUNNING, State.WAITING, State.DELAYED)
 
@@ -30,7 +30,10 @@ def add(subparsers: Any) -> None:
         help="only these (repeat for several)",
     )
     parser.add_argument(
-        "--limit", type=int, default=20, help="at most so many of a topic and state (%(default)s)"
+        "--limit",
+        type=number,
+        default=20,
+        help="at most so many of a topic and state (%(default)s)",
     )
     add_broker(parser)
     add_format(parser)
@@ -39,8 +42,6 @@ def add(subparsers: Any) -> None:
 
 def _run(args: argparse.Namespace) -> int:
     states = [State(name) for name in args.state] if args.state else list(_STATES)
-    if args.limit < 1:
-        raise InvalidSettings("--limit: at least 1")
     with connected(args) as broker:
         remark_unknown(args.console, broker, args.topic)
         topics = args.topic or sorted(broker.stats().topics)

@@ -21,8 +21,9 @@ def add(subparsers: Any) -> None:
         help="workers, the busiest first, refreshed",
         description="Workers, the busiest and largest first, until Ctrl-C.",
     )
-    add_watch(parser, always=2.0)
-    parser.add_argument(
+    how = parser.add_mutually_exclusive_group()
+    add_watch(how, always=2.0)
+    how.add_argument(
         "--once", dest="watch", action="store_const", const=None, help="print once and end"
     )
     add_broker(parser)

@@ -83,7 +83,10 @@ class Address:
 
 def parse(url: str, environ: Mapping[str, str]) -> Address:
     """Read `local://`, `local:///path.sock` or `local://host:port`, with options. Raises InvalidSettings."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise InvalidSettings(f"broker URL: {error}") from error
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     unknown = sorted(options.keys() - _OPTIONS)
     if unknown:

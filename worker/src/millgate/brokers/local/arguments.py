@@ -41,6 +41,31 @@ def add(parser: argparse._ActionsContainer) -> None:
     )
 
 
+def used(args: argparse.Namespace) -> list[str]:
+    """Those of the flags that were used."""
+    named = {
+        "--listen": args.listen,
+        "--key-file": args.key_file,
+        "--data": args.data,
+        "--journal": args.journal == "off",
+        "--die-with-parent": args.die_with_parent,
+        "--tls-cert": args.tls_cert,
+        "--tls-key": args.tls_key,
+    }
+    return [flag for flag, value in named.items() if value]
+
+
+def take(args: argparse.Namespace, url: str, environ: Mapping[str, str]) -> None:
+    """Let a `local://` URL say what no flag does, so that its clients find the broker. Raises InvalidSettings."""
+    said = address.parse(url, environ)
+    args.listen = str(said.place)
+    if not said.private_key:
+        args.key_file = args.key_file or str(said.key_file)
+    args.data = args.data or str(said.data)
+    args.journal = args.journal if said.journal else "off"
+    args.die_with_parent = args.die_with_parent or said.die_with_parent
+
+
 def read(
     given: argparse.Namespace, environ: Mapping[str, str], starter: int | None = None
 ) -> Brokerd:
