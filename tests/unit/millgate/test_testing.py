@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
 
-from millgate import App, Retry, SoftTimeout, chord, current, testing
+from millgate import App, Depends, Retry, SoftTimeout, chord, current, testing
 from millgate.errors import MillgateError, UnknownTask
 from millgate.outcome import Reason, Returned
 from millgate.queues import QueuePolicy, TopicPolicy
@@ -199,3 +200,38 @@ def test_a_chord_waits_longer_than_its_topic_keeps_results(app: App, result_ttl:
         ).send()
         bench.drain()
         assert sent.result(0) == 3
+
+
+@pytest.mark.parametrize("mode", [testing.eager, testing.memory])
+def test_what_lives_with_a_child_lives_with_the_block(app: App, mode: Any) -> None:
+    seen: list[str] = []
+
+    def connect() -> Iterator[list[int]]:
+        seen.append("made")
+        yield []
+        seen.append("ended")
+
+    @app.task(name="t")
+    def task(number: int, known: list[int] = Depends(connect, scope="child")) -> list[int]:
+        known.append(number)
+        return list(known)
+
+    for _ in range(2):
+        with mode(app) as bench:
+            handles = [task.send(1), task.send(2)]
+            bench.drain()
+            assert [handle.result(0) for handle in handles] == [[1], [1, 2]]
+    assert seen == ["made", "ended"] * 2
+
+
+async def _resource() -> AsyncIterator[int]:
+    yield 7
+
+
+def test_an_async_provider_of_that_scope_ends_with_its_loop(app: App) -> None:
+    @app.task(name="t")
+    async def task(number: int = Depends(_resource, scope="child")) -> int:
+        return number
+
+    with testing.eager(app):
+        assert task.send().result(0) == 7

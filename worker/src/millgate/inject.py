@@ -166,6 +166,11 @@ class Scope:
             return self._begin(value, next(value))
         return await value if kind & _COROUTINE else value
 
+    @property
+    def is_async(self) -> bool:
+        """Whether something was begun that only a loop can end."""
+        return any(hasattr(began, "__anext__") for began in self._open)
+
     def close(self, error: BaseException | None = None) -> None:
         """End what was begun, the last first. `error` is raised at each `yield`, as in a `with` block.
 

@@ -6,10 +6,12 @@ waits: the time jumps to whatever is due next. Timeouts are not enforced, and th
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from millgate.brokers.base import Ask
 from millgate.brokers.memory import MemoryBroker
@@ -19,6 +21,7 @@ from millgate.execute import Job, run
 from millgate.failure import describe
 from millgate.fleet import Beat, WorkerInfo, WorkerRef
 from millgate.ids import new_incarnation
+from millgate.inject import Scope
 from millgate.limits import parse_duration
 from millgate.message import Claim, ClaimRef, Group, Message, Receipt
 from millgate.outcome import Outcome, Reason, Rejected
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
     from millgate.app import App
     from millgate.brokers.base import Broker
 
+T = TypeVar("T")
 #: Runs after which a drain gives up: a task that sends itself would never end.
 MAX_RUNS: Final = 10_000
 _RENEWAL: Final = 15.0  # seconds; below a third of any usual lease
@@ -96,7 +100,8 @@ def memory(app: App, *, now: float = 1_700_000_000.0) -> Iterator[Bench]:
     broker = MemoryBroker(clock=time)
     restore = app.use(broker)
     try:
-        yield Bench(app, broker, time)
+        with _a_life(app):
+            yield Bench(app, broker, time)
     finally:
         restore()
 
@@ -119,10 +124,25 @@ def eager(app: App, *, raising: bool = False) -> Iterator[Bench]:
     restore = app.use(broker)
     app.middlewares.append(watch)
     try:
-        yield Bench(app, broker, time)
+        with _a_life(app):
+            yield Bench(app, broker, time)
     finally:
         app.middlewares.remove(watch)
         restore()
+
+
+@contextmanager
+def _a_life(app: App) -> Iterator[None]:
+    """The block as the life of a child: dependencies of that scope are made in it and end with it."""
+    former, app.scope = app.scope, Scope(app.overrides)
+    try:
+        yield
+    finally:
+        made, app.scope = app.scope, former
+        if made.is_async:
+            _in_a_thread(lambda: asyncio.run(made.close_async()))
+        else:
+            made.close()
 
 
 def drain(app: App, *, time: FakeTime | None = None, limit: int = MAX_RUNS) -> list[Run]:
@@ -227,18 +247,15 @@ def _run_here(app: App, job: Job, surroundings: _Surroundings) -> Outcome:
     spec = app.spec(job.message.task)
     if spec is None or not spec.is_async or not _in_a_loop():
         return run(app, job, surroundings)
-    from threading import Thread
+    return _in_a_thread(lambda: run(app, job, surroundings))
 
-    outcomes: list[Outcome] = []
-    thread = Thread(target=lambda: outcomes.append(run(app, job, surroundings)))
-    thread.start()
-    thread.join()
-    return outcomes[0]
+
+def _in_a_thread(call: Callable[[], T]) -> T:
+    with ThreadPoolExecutor(1) as executor:
+        return executor.submit(call).result()
 
 
 def _in_a_loop() -> bool:
-    import asyncio
-
     try:
         asyncio.get_running_loop()
     except RuntimeError:
