@@ -42,6 +42,7 @@ class Link:
             None  # what a signal wanted to do in a critical section
         )
         self.pumped = False  # the main thread reads, by `pump`; others only wait
+        self.arrived: Callable[[], object] = lambda: None  # something was read, not by `pump`
         self.closing = False  # no more jobs come
         self.ended = False  # nothing comes any more
         self._frames = wire.Reader(lambda view: os.readv(descriptor, [view]))
@@ -193,6 +194,7 @@ class Link:
             # whenever the supervisor has taken something out of the other direction.
             self._readable.poll()
             self._read()
+            self.arrived()
         finally:
             with self._changed.lock:
                 self._reading = 0

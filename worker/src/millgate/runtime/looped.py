@@ -24,6 +24,7 @@ class Looped:
         self._slots = slots
         self._waiting: deque[list[Any]] = deque()
         self._running: dict[int, asyncio.Task[None]] = {}
+        self._threaded: set[int] = set()  # those of them that run in a thread, or will
         self._interrupts = Interrupts(station)
         self._executor = ThreadPoolExecutor(slots, "slot")
         self._loop = asyncio.new_event_loop()
@@ -40,6 +41,8 @@ class Looped:
     def work(self) -> None:
         """Until the supervisor wants no more, and what was begun has ended."""
         self._station.link.pumped = True
+        # a coroutine that asks without awaiting reads what comes meanwhile
+        self._station.link.arrived = lambda: self._loop.call_soon_threadsafe(self._take)
         self._loop.add_reader(self._station.link.descriptor, self._readable)
         self._loop.run_until_complete(self._until_over())
 
@@ -58,8 +61,11 @@ class Looped:
             self._loop.close()
 
     def _readable(self) -> None:
+        self._station.link.pump()
+        self._take()
+
+    def _take(self) -> None:
         link = self._station.link
-        link.pump()
         for jobs in link.take_jobs():
             self._waiting.extend(jobs)
         if link.ended:
@@ -94,8 +100,11 @@ class Looped:
         station = self._station
         if station.is_async(job):
             return await execute.run_async(station.app, job, station.around(seq))
-        threaded = self._loop.run_in_executor(self._executor, self._in_thread, seq, job)
-        return await asyncio.shield(threaded)
+        self._threaded.add(seq)
+        try:
+            return await self._loop.run_in_executor(self._executor, self._in_thread, seq, job)
+        finally:
+            self._threaded.discard(seq)
 
     def _in_thread(self, seq: int, job: Job) -> Outcome:
         self._interrupts.enter(seq)
@@ -109,5 +118,5 @@ class Looped:
         self._interrupts.look()
         for seq, task in list(self._running.items()):
             told = table.soft_expired(seq) or table.cancelled(seq)
-            if told and not self._interrupts.runs(seq) and not task.cancelling():
+            if told and seq not in self._threaded and not task.cancelling():
                 task.cancel()

@@ -37,10 +37,6 @@ class Interrupts:
                 self._told.discard(seq)
                 ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), None)
 
-    def runs(self, seq: int) -> bool:
-        """Whether a thread runs this number."""
-        return seq in self._threads
-
     def look(self) -> None:
         """Interrupt what the page says is over."""
         with self._lock:
