@@ -126,8 +126,9 @@ def _empty(context: Context, key: Key, broker: Broker, decision: Decision) -> No
     """Fence and unfence. A fence holds when the call returns, so nothing is claimed behind our back."""
     try:
         for name in decision.unfence:
-            broker.unfence(name)
+            # in this order: what fails between the two is found fenced, and done again
             context.cluster.annotate(POD, key[0], name, _NO_COST)
+            broker.unfence(name)
         for name in decision.fence:
             broker.fence(name, FENCE_TTL)
     except MillgateError as error:

@@ -196,6 +196,13 @@ def _held(pods: Sequence[Pod]) -> Reason | None:
 
 def _act(policy: ScalingPolicy, wish: _Wish, pool: Pool, stats: Stats, terms: Terms) -> Decision:
     fleet = removal.fleet(pool, stats)
+    decision = _sized(policy, wish, pool, fleet, terms)
+    return replace(decision, unfence=decision.unfence + removal.strays(fleet))
+
+
+def _sized(
+    policy: ScalingPolicy, wish: _Wish, pool: Pool, fleet: removal.Fleet, terms: Terms
+) -> Decision:
     fenced = fleet.fenced()
     decision = Decision(wish.pods, wish.reason, wish.limited_by, terms=terms)
     if policy.in_paused:

@@ -108,6 +108,11 @@ def _cost(row: WorkerRow, pod: Pod) -> tuple[int, float, float, str]:
     return max(row.leased, row.beat.busy), row.beat.oldest or 0.0, pod.age, pod.name
 
 
+def strays(fleet: Fleet) -> tuple[str, ...]:
+    """Pods that may claim and still say: take me first. Their fences ended while nobody renewed them."""
+    return tuple(pod.name for pod in fleet.working() if pod.marked and pod.name in fleet.rows)
+
+
 def returning(fleet: Fleet, count: int) -> tuple[str, ...]:
     """Whom to unfence: at most `count`; those that still work, then those that are still ready."""
     pods = sorted(

@@ -353,6 +353,14 @@ def test_no_more_pods_are_asked_for_while_one_finds_no_node() -> None:
     assert (decision.replicas, decision.limited_by) == (None, Reason.UNSCHEDULABLE)
 
 
+def test_a_worker_whose_fence_has_ended_is_no_more_the_first_to_go() -> None:
+    """The operator was away for longer than a fence lasts; the mark on the pod does not end by itself."""
+    pods = a_pool(a_pod("p0", marked=True), a_pod("p1"))
+    stats = readings(some_work(leased=2), a_row("p0", 1), a_row("p1", 1))
+    assert Story().tell(stats, pods).unfence == ("p0",)
+    assert Story().tell(stats, a_pool(a_pod("p0"), a_pod("p1"))).unfence == ()
+
+
 def test_pods_that_crash_and_wait_may_go_and_one_that_runs_again_may_not() -> None:
     waiting = {"ready": False, "failing": True}
     pods = [a_pod(f"p{n}", **waiting) for n in range(3)]
