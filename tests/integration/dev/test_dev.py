@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -191,6 +192,36 @@ def test_an_edited_limit_and_an_edited_app_hold_without_a_restart(folder: Path) 
     assert "taken over" in done.stdout
     assert "not taken over" in done.stdout
     assert "spec.concurrency.limit" in done.stdout
+
+
+def test_edits_of_several_queues_are_taken_over_together_or_not_at_all(folder: Path) -> None:
+    other = dedent(QUEUE).replace("name: naps", "name: rests")
+    (folder / "rests.yaml").write_text(
+        re.sub("autoscaling: .*", "autoscaling: {mode: External}", other)
+    )
+    driver(
+        folder,
+        """
+        import pathlib, time, naps
+        home = pathlib.Path(naps.__file__).parent
+        topic = (
+            "apiVersion: millgate.dev/v1alpha1\\nkind: Topic\\nmetadata: {name: %s}\\n"
+            "spec: {queueRef: {name: %s}, topicName: naps, concurrency: {limit: 1}}\\n---\\n"
+        )
+        good, bad = topic % ("a", "naps"), topic % ("b", "rests") + topic % ("c", "rests")
+        (home / "topics.yaml").write_text(good + bad)
+        time.sleep(3)
+        assert naps.app.broker.configuration().policy("naps").limit is None
+        (home / "topics.yaml").write_text(good)
+        end = time.monotonic() + 20
+        while naps.app.broker.configuration().policy("naps").limit != 1:
+            assert time.monotonic() < end
+            time.sleep(0.1)
+        """,
+    )
+    done = run(folder, "--once", "driver.py")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "not taken over: Topic c: its topic name is taken by Topic b" in done.stdout
 
 
 def test_an_app_that_cannot_be_imported_ends_it_with_the_workers_code(folder: Path) -> None:

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from millgate.errors import InvalidSettings
+
 
 @dataclass(frozen=True, slots=True)
 class Folder:
@@ -26,11 +28,19 @@ class Folder:
 def open_folder(
     manifests: Path, data: Path | None, throw_away: bool, environ: Mapping[str, str]
 ) -> Folder:
-    """`data` when it is named; else a temporary folder, or the one that belongs to this folder of manifests."""
+    """`data` when it is named; else a temporary folder, or the one that belongs to this folder of manifests.
+
+    Raises InvalidSettings for a folder that cannot be made.
+    """
     if data is None and throw_away:
         return Folder(Path(tempfile.mkdtemp(prefix="millgate-dev-")), keep=False)
     path = data if data is not None else state_folder(manifests, environ)
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidSettings(
+            f"tasks cannot be kept in {path}: {error.strerror}; name another folder with --data"
+        ) from error
     return Folder(path.resolve(), keep=True)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -58,17 +58,21 @@ class Lane:
         elif self.pool.policy is None:
             screen.say(f"{self.name}: autoscaling.mode is External, so no worker is started")
 
-    def update(self, queue: TaskQueue, manifests: Manifests, start: Start) -> None:
-        """Take over edited manifests: policies at once; workers are replaced when what they are started with changed.
-
-        Raises InvalidSpec, and then everything stays as it was.
+    def edited(self, queue: TaskQueue, manifests: Manifests, start: Start) -> Callable[[], None]:
+        """What takes over edited manifests: policies at once, and workers are replaced when what they are started with
+        has changed. Raises InvalidSpec; the call that is answered BrokerUnavailable. Then all of it stays as it was.
         """
         resolved = _resolved(queue, manifests)
+        policy = _scaling(queue, resolved)
         program = partial(_program, queue, start.url, manifests, start.environ)
-        self.queue, self.resolved, self.pool.policy = queue, resolved, _scaling(queue, resolved)
-        self.broker.configure(self.policies, resolved.queue, replace=True)
-        if self.pool.change(program):
-            start.screen.say(f"{self.name}: its workers are replaced")
+
+        def take_over() -> None:
+            self.broker.configure(tuple(resolved.topics.values()), resolved.queue, replace=True)
+            self.queue, self.resolved, self.pool.policy = queue, resolved, policy
+            if self.pool.change(program):
+                start.screen.say(f"{self.name}: its workers are replaced")
+
+        return take_over
 
     def tick(self, now: float) -> Stats | None:
         """Look, decide, act; answers what was read, None when the broker was away."""

@@ -80,13 +80,18 @@ def _documents(path: Path) -> Iterator[tuple[Path, Mapping[str, Any]]]:
     for file in files:
         if file.suffix not in SUFFIXES or not file.is_file():
             continue
-        try:
-            documents = list(yaml.safe_load_all(file.read_text(encoding="utf-8")))
-        except (yaml.YAMLError, UnicodeDecodeError) as error:
-            raise InvalidSpec(f"{file}: not YAML: {_where(error)}") from error
-        for document in documents:
-            if _ours(document):
-                yield file, document
+        yield from ((file, document) for document in _parts(file) if _ours(document))
+
+
+def _parts(file: Path) -> list[Any]:
+    try:
+        return list(yaml.safe_load_all(file.read_text(encoding="utf-8")))
+    except (yaml.YAMLError, ValueError) as error:  # bytes that are no text, or a 13th month
+        raise InvalidSpec(f"{file}: not YAML: {_where(error)}") from error
+    except RecursionError as error:
+        raise InvalidSpec(f"{file}: this is nested too deeply") from error
+    except OSError as error:
+        raise InvalidSpec(f"{file}: cannot be read: {error.strerror}") from error
 
 
 def _where(error: Exception) -> str:

@@ -52,6 +52,8 @@ def check_alone(folder: Path) -> None:
 
 def check_broker(url: str) -> None:
     """Raise InvalidSettings for a broker that other processes cannot reach."""
+    if not url:  # a shell variable that is not set: not to be answered by another broker
+        raise InvalidSettings("--broker is empty: give a URL, or leave it out for a local broker")
     if url.startswith("memory:"):
         raise InvalidSettings(
             "--broker: memory:// lives within one process, where no worker could reach it; "

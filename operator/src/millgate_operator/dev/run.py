@@ -158,9 +158,13 @@ class Run:
         try:
             manifests = read(self._plan.path)
             edited = {key(queue): queue for queue in manifests.queues}
-            for lane in self._lanes:
-                if key(lane.queue) in edited:
-                    lane.update(edited.pop(key(lane.queue)), manifests, self._starting)
+            ready = [
+                lane.edited(edited.pop(key(lane.queue)), manifests, self._starting)
+                for lane in self._lanes
+                if key(lane.queue) in edited
+            ]
+            for take_over in ready:  # once all can be used
+                take_over()
         except (InvalidInput, BrokerUnavailable) as error:
             self._screen.say(f"not taken over: {error}")
             return

@@ -77,6 +77,8 @@ def test_other_objects_and_files_are_passed_over(folder: Path) -> None:
     ("name", "text", "words"),
     [
         ("bad.yaml", "a: [", ("bad.yaml", "not YAML", "line 1, column 5")),
+        ("date.yaml", "a: 2026-13-01", ("date.yaml", "not YAML", "month must be in 1..12")),
+        pytest.param("d.yaml", "[" * 5_000 + "]" * 5_000, ("d.yaml", "too deeply"), id="deep"),
         (
             "typo.yaml",
             QUEUE.replace("app:", "ap:").replace("hello", "other"),
@@ -112,3 +114,12 @@ def test_a_folder_without_a_queue_says_so(tmp_path: Path) -> None:
         read(tmp_path)
     with pytest.raises(InvalidSpec, match="no such folder"):
         read(tmp_path / "missing")
+
+
+def test_a_file_that_cannot_be_read_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def closed(path: Path, encoding: str) -> str:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "read_text", closed)
+    with pytest.raises(InvalidSpec, match=r"queue.yaml: cannot be read: Permission denied"):
+        read(folder)

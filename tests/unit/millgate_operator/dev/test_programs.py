@@ -118,6 +118,12 @@ def test_a_run_that_ends_by_itself_leaves_nothing(tmp_path: Path) -> None:
     assert named.path.is_dir()
 
 
+@pytest.mark.parametrize("data", ["/dev/null", "/proc/none"])
+def test_a_folder_that_cannot_be_made_is_named(data: str) -> None:
+    with pytest.raises(InvalidSettings, match=f"cannot be kept in {data}: .*; name another"):
+        open_folder(Path("/a"), Path(data), throw_away=True, environ={})
+
+
 def test_a_program_that_is_not_there_is_refused_before_anything_starts(tmp_path: Path) -> None:
     with pytest.raises(InvalidSettings, match="no-such-program: no such program"):
         programs.driver_command(None, ("no-such-program", "x"), tmp_path)
@@ -137,3 +143,5 @@ def test_a_broker_that_workers_could_not_reach_is_refused() -> None:
     programs.check_broker("postgresql://h/d")
     with pytest.raises(InvalidSettings, match="--broker"):
         programs.check_broker("memory://x")
+    with pytest.raises(InvalidSettings, match="--broker is empty"):
+        programs.check_broker("")
