@@ -167,6 +167,61 @@ def test_files_of_others_are_refused_or_left_alone(folder: Path) -> None:
     assert (folder / "notes.txt").read_text() == "mine"
 
 
+def test_a_journal_that_was_only_just_made_is_whole_from_the_next_start_on(folder: Path) -> None:
+    begun(folder).close()
+    (folder / "journal-0000000002").touch()
+    for _ in range(3):  # others follow it then
+        assert again(folder) == (None, [])
+
+
+def test_what_a_killed_broker_did_not_sync_is_on_the_disk_before_another_journal_follows(
+    journal: Journal, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal.append([b"one"], on_disk=False)
+    journal.close()
+    old, synced = folder / f"journal-{journal.number:010}", list[int]()
+    fsync = os.fsync
+
+    def spy(handle: int) -> None:
+        synced.append(os.fstat(handle).st_ino)
+        fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", spy)
+    assert again(folder) == (None, [b"one"])
+    new = folder / f"journal-{journal.number + 1:010}"
+    assert synced.index(old.stat().st_ino) < synced.index(new.stat().st_ino)
+
+
+def test_drafts_of_snapshots_whose_writers_were_killed_go(journal: Journal, folder: Path) -> None:
+    first, second = (folder / f"snapshot-000000000{number}.draft" for number in (2, 3))
+    first.touch()
+    journal.rotate()
+    assert not first.exists()
+    second.touch()
+    journal.close()
+    again(folder)
+    assert not second.exists()
+
+
+def test_what_is_left_of_a_failed_write_is_cut_off_before_another_journal_follows(
+    journal: Journal, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal.append([b"first"])
+
+    def fails(*_: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fdatasync", fails)
+        patch.setattr(os, "ftruncate", fails)
+        with pytest.raises(BrokerUnavailable):
+            journal.append([b"lost"])
+    assert journal.rotate() is not None
+    journal.append([b"next"])
+    journal.close()
+    assert again(folder) == (None, [b"first", b"next"])
+
+
 def test_a_snapshot_is_whole_or_refused(tmp_path: Path) -> None:
     path = tmp_path / "snapshot-0000000001"
     snapshot.write(path, b"state" * 100)
@@ -227,3 +282,27 @@ def test_a_disk_that_refuses_a_sync_is_told_of_and_asked_again(
     assert "cannot store anything" in caplog.text
     journal.append([b"three"])
     assert not journal.unsynced
+
+
+def test_what_a_disk_refused_once_is_written_anew(
+    journal: Journal, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sync that fails leaves what was to be stored as if it had been: the next one says that all is well."""
+    journal.append([b"kept"])
+    stored = (folder / f"journal-{journal.number:010}").stat().st_size
+
+    def forget(handle: int) -> None:
+        os.pwrite(handle, b"\0" * (os.fstat(handle).st_size - stored), stored)
+        raise OSError(errno.EIO, "Input/output error")
+
+    journal.append([b"one" * 100], on_disk=False)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fdatasync", forget)
+        journal.sync()
+        with pytest.raises(BrokerUnavailable):
+            journal.append([b"lost"])
+        with pytest.raises(BrokerUnavailable):  # or what is unsynced would grow
+            journal.append([b"lost too"], on_disk=False)
+    journal.append([b"two"])
+    journal.close()
+    assert again(folder) == (None, [b"kept", b"one" * 100, b"two"])

@@ -50,10 +50,12 @@ class Journal:
         self._end = 0  # bytes that are known to be stored
         self._chain = 0
         self._failing = False
-        self._unsynced = False
+        #: What was answered and is not known to be on the disk: the last so many bytes of the file.
+        self._loose = bytearray()
 
     def snapshot(self) -> bytes | None:
         """The newest snapshot's data. Raises SchemaTooNew, BrokerRefused."""
+        _remove_drafts(self.folder)
         found = _files(self.folder, "snapshot")
         if not found:
             return None
@@ -70,19 +72,21 @@ class Journal:
         """
         found = _files(self.folder, "journal")
         numbers = sorted(number for number in found if number >= self.number)
-        for number in numbers:
-            for record in _read(found[number], last=number == numbers[-1]):
-                self._threshold = 0  # reading it again took time: a snapshot is due at once
-                yield record
-            self.number = number
         try:
+            for number in numbers:
+                for record in _read(found[number], last=number == numbers[-1]):
+                    self._threshold = 0  # reading it again took time: a snapshot is due at once
+                    yield record
+                self.number = number
+            if numbers:  # others follow it from now on, so it must stay whole whatever comes
+                snapshot.sync_file(found[numbers[-1]])
             self._begin(self.number + 1)
         except OSError as error:
             raise BrokerRefused(f"cannot write in {self.folder}: {error.strerror}") from error
 
     def append(self, records: Sequence[bytes], *, on_disk: bool = True) -> None:
         """Store records, all or none: on the disk itself, or (not `on_disk`) where they outlive this process only until
-        `sync` is called.
+        `sync` is called. A disk that has just refused something has to take all of it at once.
 
         Raises BrokerUnavailable: nothing is stored.
         """
@@ -91,14 +95,13 @@ class Journal:
         for record in records:
             chain = zlib.crc32(record, chain)
             parts += (_RECORD.pack(len(record), chain), record)
-        data = memoryview(b"".join(parts))
+        data = b"".join(parts)
         try:
-            done = 0
-            while done < len(data):
-                done += os.pwrite(self._file, data[done:], self._end + done)
-            if on_disk:
-                os.fdatasync(self._file)
-            self._unsynced = not on_disk
+            self._put(data, self._end)
+            if on_disk or self._failing:
+                self._bring()
+            else:
+                self._loose += data
         except OSError as error:
             # What is left behind cannot be read as records: the next ones' checksums do not follow from it.
             with suppress(OSError):
@@ -113,17 +116,15 @@ class Journal:
     @property
     def unsynced(self) -> bool:
         """Whether records are not on the disk yet."""
-        return self._unsynced
+        return bool(self._loose)
 
     def sync(self) -> None:
-        """Bring on the disk what is not there yet. A disk that refuses is told of in the log, and asked again by the
-        next `append` that has to be on it."""
-        if self._unsynced:
-            self._unsynced = False
+        """Bring on the disk what is not there yet. A disk that refuses is told of in the log, and asked again with the
+        next `append`."""
+        if self._loose:
             try:
-                os.fdatasync(self._file)
+                self._bring()
             except OSError as error:
-                self._unsynced = True
                 self._refusal(error)
 
     @property
@@ -133,11 +134,13 @@ class Journal:
 
     def rotate(self) -> Path | None:
         """Begin the next journal; answer where its snapshot goes. None: there is no room, the old one goes on."""
+        _remove_drafts(self.folder)
         self._threshold += self._smallest
         try:
             self._begin(self.number + 1)
         except OSError as error:
             log.warning("no new journal in %s: %s", self.folder, error.strerror)
+            self._failing = True
             return None
         return self.folder / f"snapshot-{self.number:010}"
 
@@ -157,13 +160,26 @@ class Journal:
                 os.close(handle)
         self._file = self._lock = -1
 
+    def _put(self, data: bytes | bytearray, at: int) -> None:
+        view, done = memoryview(data), 0
+        while done < len(view):
+            done += os.pwrite(self._file, view[done:], at + done)
+
+    def _bring(self) -> None:
+        """Have the disk take all that was written. What it refused once is written anew: the kernel forgets that it
+        was to be stored, and the next sync would say that all is well."""
+        if self._failing and self._loose:
+            self._put(self._loose, self._end - len(self._loose))
+        os.fdatasync(self._file)
+        self._loose = bytearray()
+
     def _begin(self, number: int) -> None:
         path = self.folder / f"journal-{number:010}"
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
-            if self._unsynced:  # what follows in the next file was answered later
-                os.fdatasync(self._file)
-                self._unsynced = False
+            if self._file >= 0:  # what follows in the next file was answered later
+                os.ftruncate(self._file, self._end)  # again, if it failed before
+                self._bring()
             os.pwrite(handle, _HEAD.pack(_MAGIC, snapshot.FORMAT), 0)
             os.fsync(handle)
             snapshot.sync_folder(self.folder)
@@ -200,6 +216,12 @@ def _locked(folder: Path, clock: Clock, patience: float) -> int:
         ) from error
 
 
+def _remove_drafts(folder: Path) -> None:
+    """Remove what is left of snapshots whose writers were ended; nobody writes one now, or it is not needed."""
+    for draft in folder.glob(f"snapshot-*{snapshot.DRAFT}"):
+        draft.unlink(missing_ok=True)
+
+
 def _files(folder: Path, kind: str) -> dict[int, Path]:
     found = {}
     for path in folder.iterdir():
@@ -212,7 +234,8 @@ def _files(folder: Path, kind: str) -> dict[int, Path]:
 def _read(path: Path, *, last: bool) -> Iterator[bytes]:
     content = path.read_bytes()
     if last and not content[: _HEAD.size].strip(b"\0"):
-        return  # killed between making the file and its first bytes
+        path.write_bytes(_HEAD.pack(_MAGIC, snapshot.FORMAT))
+        return  # killed between making the file and its first bytes, which it has from now on
     magic, format_ = _HEAD.unpack_from(content.ljust(_HEAD.size, b"\0"))
     snapshot.check_format(path, magic == _MAGIC, format_)
     position, chain = _HEAD.size, 0
@@ -233,4 +256,3 @@ def _read(path: Path, *, last: bool) -> Iterator[bytes]:
     log.warning("cut %d unacknowledged bytes off %s", len(content) - position, path)
     with path.open("r+b") as file:
         file.truncate(position)
-        os.fsync(file.fileno())

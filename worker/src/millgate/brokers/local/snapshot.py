@@ -12,13 +12,15 @@ from millgate.errors import BrokerRefused, SchemaTooNew
 
 #: Format of snapshots and journals; a program refuses one that is newer than its own.
 FORMAT: Final = 1
+#: How the name of a snapshot ends while it is being written.
+DRAFT: Final = ".draft"
 _MAGIC: Final = b"MILLSNAP"
 _HEAD: Final = struct.Struct(">8sHIQ")  # what it is, format, CRC-32, length
 
 
 def write(path: Path, data: bytes) -> int:
     """Store a snapshot under its final name only once it is on the disk; its size. Raises OSError."""
-    draft = path.with_name(path.name + ".draft")
+    draft = path.with_name(path.name + DRAFT)
     handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
         with os.fdopen(handle, "wb") as file:
@@ -55,6 +57,15 @@ def check_format(path: Path, known: bool, format_: int) -> None:
         raise SchemaTooNew(
             f"{path} has format {format_}, this program knows {FORMAT}; start the newer Millgate that wrote it"
         )
+
+
+def sync_file(path: Path) -> None:
+    """Bring all of a file on the disk. Raises OSError."""
+    handle = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def sync_folder(folder: Path) -> None:
