@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import time
 from pathlib import Path
+
+import pytest
 
 from millgate.brokers.served.forked import fork
 from support.local import gone
@@ -16,6 +19,7 @@ def test_the_copy_writes_the_state_of_its_moment(tmp_path: Path) -> None:
     state, path = ["then"], tmp_path / "state"
     writer = fork(lambda: path.write_text(state[0]))
     state[0] = "later"
+    assert writer is not None
     eventually(lambda: not writer.running())
     assert writer.end() == len("then")
     assert path.read_text() == "then"
@@ -23,7 +27,21 @@ def test_the_copy_writes_the_state_of_its_moment(tmp_path: Path) -> None:
 
 def test_a_copy_that_cannot_write_says_so(tmp_path: Path) -> None:
     writer = fork(lambda: (tmp_path / "none" / "state").write_text("x"))
+    assert writer is not None
     assert writer.end() is None
+
+
+def test_a_machine_without_room_for_a_copy_is_told_of_and_nothing_stays_open(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full() -> int:
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(os, "fork", full)
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    assert fork(lambda: 0) is None
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    assert "the journals go on" in caplog.text
 
 
 def test_a_copy_ends_with_the_process_that_it_is_of(tmp_path: Path) -> None:

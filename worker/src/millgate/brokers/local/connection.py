@@ -63,12 +63,14 @@ class Connection:
         return self._splitter.started
 
     def read(self) -> None:
-        """Take what has arrived. Raises Gone."""
-        data = self._received()
+        """Take some of what has arrived, unless a frame waits already. Raises Gone."""
+        if self._splitter.whole:
+            return
+        data, taken = self._received(), 0
         while data:
             self._splitter.feed(data)
-            # TLS may have more that no selector will speak of.
-            data = self._received() if isinstance(self._socket, ssl.SSLSocket) else b""
+            taken += len(data)
+            data = self._received() if self._goes_on(taken) else b""
 
     def next(self) -> bytes | None:
         """The next whole frame that was read; None: not all of it is there. Raises Gone."""
@@ -114,6 +116,12 @@ class Connection:
     def close(self) -> None:
         """Hang up."""
         self._socket.close()
+
+    def _goes_on(self, taken: int) -> bool:
+        """Whether to read on: TLS gives little at a time, and may have more that no selector will speak of. But a peer
+        that sends faster than it is read must not keep the server here."""
+        sock = self._socket
+        return isinstance(sock, ssl.SSLSocket) and (taken < _CHUNK or sock.pending() > 0)
 
     def _received(self) -> bytes:
         try:

@@ -34,6 +34,12 @@ class Splitter:
         """Whether some of the next payload is there."""
         return bool(self._buffer)
 
+    @property
+    def whole(self) -> bool:
+        """Whether all of the next payload is there."""
+        buffer = self._buffer
+        return len(buffer) >= HEADER + int.from_bytes(buffer[:HEADER], "big")
+
     def feed(self, data: bytes) -> None:
         """Add bytes that arrived."""
         self._buffer += data

@@ -134,12 +134,12 @@ class Server:
             self._admit(sock)
 
     def _admit(self, sock: socket.socket) -> None:
-        sock.setblocking(False)
-        if sock.family != socket.AF_UNIX:
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        if self.tls is not None:
-            sock = self.tls.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
+        try:
+            sock = self._tuned(sock)
+        except OSError as error:  # it hung up before it was its turn
+            log.debug("closing a connection (not proved): %s", error)
+            sock.close()
+            return
         connection = Connection(sock, self._read_key, self._clock.monotonic())
         if len(self._connections) >= CONNECTIONS:
             with suppress(Gone):
@@ -150,6 +150,16 @@ class Server:
         self._connections.add(connection)
         self._watched.add(connection)
         self._selector.register(connection, _READ, lambda mask: self._moved(connection, mask))
+
+    def _tuned(self, sock: socket.socket) -> socket.socket:
+        sock.setblocking(False)
+        if sock.family != socket.AF_UNIX:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if self.tls is None:
+            return sock
+        sock.getpeername()  # of one that has reset, TLS would leave the handle open
+        return self.tls.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
 
     def _moved(self, connection: Connection, mask: int) -> None:
         try:
@@ -253,8 +263,10 @@ class Server:
         path = journal.rotate()
         if path is None:
             return
-        self._writing = True
         writer = fork(lambda: snapshot.write(path, self._engine.dump()))
+        if writer is None:
+            return
+        self._writing = True
 
         def ended() -> None:
             self._writing = False

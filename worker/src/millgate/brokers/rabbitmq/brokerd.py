@@ -335,7 +335,11 @@ class Server:
                 connection.close()
                 return size
 
-            self._writing = fork(write), name
+            writer = fork(write)
+            if writer is None:
+                self._journal.written(name, None)
+            else:
+                self._writing = writer, name
 
     def _look_after_snapshot(self, writer: Writer, name: str) -> None:
         if writer.running():

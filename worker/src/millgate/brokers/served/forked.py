@@ -10,8 +10,10 @@ import signal
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from logging import getLogger
 from typing import Final
 
+log = getLogger("millgate.brokers")
 _PR_SET_PDEATHSIG: Final = 1
 
 
@@ -36,15 +38,19 @@ class Writer:
         return int(said) if said and status == 0 else None
 
 
-def fork(write: Callable[[], int]) -> Writer:
-    """Call `write`, which answers how many bytes it wrote, in a forked copy of this process.
+def fork(write: Callable[[], int]) -> Writer | None:
+    """Call `write`, which answers how many bytes it wrote, in a forked copy of this process. None: the machine has no
+    room for a copy now, which the log says.
 
     The copy sees the state as it is now, whatever this process does meanwhile, and ends with it: a copy that nobody
     waits for would go on with its memory and its load. The process must have one thread.
     """
-    reader, writer = os.pipe()
     mine = os.getpid()
-    pid = os.fork()
+    try:
+        reader, writer, pid = _copied()
+    except OSError as error:
+        log.warning("cannot fork to write a snapshot: %s; the journals go on", error.strerror)
+        return None
     if pid:
         os.close(writer)
         return Writer(pid, reader)
@@ -60,6 +66,17 @@ def fork(write: Callable[[], int]) -> Writer:
         os.write(3, str(size).encode())
         code = 0
     os._exit(code)
+
+
+def _copied() -> tuple[int, int, int]:
+    """Both ends of a pipe, and what fork answers. Raises OSError, nothing left open."""
+    reader, writer = os.pipe()
+    try:
+        return reader, writer, os.fork()
+    except OSError:
+        os.close(reader)
+        os.close(writer)
+        raise
 
 
 def _end_with(parent: int) -> None:

@@ -1,0 +1,122 @@
+"""The event loop of brokerd and its connections: what peers and the machine do to it ends nothing but themselves."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import ssl
+import struct
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from millgate.brokers.local import framing
+from millgate.brokers.local.connection import Connection
+from millgate.brokers.local.journal import Journal
+from millgate.brokers.local.server import Server
+from millgate.brokers.served import frames
+from millgate.brokers.served.caller import Caller
+from millgate.brokers.served.engine import Call, Engine
+from millgate.clock import SystemClock
+
+_KEY = b"k" * 32
+
+
+@pytest.fixture
+def listener() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        sock.setblocking(False)
+        yield sock
+
+
+def a_server(listener: socket.socket, journal: Journal | None = None) -> Server:
+    return Server(listener, lambda: _KEY, Engine(), journal, SystemClock())
+
+
+@pytest.mark.parametrize("tls", [False, True])
+@pytest.mark.parametrize("said", [b"", b"something"])
+def test_who_hangs_up_before_it_is_its_turn_ends_nothing(
+    listener: socket.socket, said: bytes, tls: bool
+) -> None:
+    server = a_server(listener)
+    server.tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER) if tls else None
+    hasty = socket.create_connection(listener.getsockname())
+    hasty.sendall(said)
+    hasty.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    hasty.close()  # a reset, not an end
+    with socket.create_connection(listener.getsockname()):
+        for _ in range(3):
+            server.turn(0.05)
+        assert server._say()["connections"] == 1
+    server.stop()
+    server.run()
+
+
+class Torrent(ssl.SSLSocket):
+    """A peer over TLS that sends faster than anybody reads."""
+
+    read_from = 0
+
+    def __init__(self) -> None:
+        """Nothing is connected."""
+
+    def recv(self, buflen: int = 1024, flags: int = 0) -> bytes:
+        self.read_from += 1
+        assert self.read_from < 1000, "it is read for ever"
+        return b"x" * 16384
+
+    def pending(self) -> int:
+        return 0
+
+
+def test_a_peer_that_sends_without_end_does_not_keep_the_server() -> None:
+    connection = Connection(Torrent(), lambda: _KEY, 0.0)
+    connection.read()
+    assert len(connection._splitter._buffer) < 2**20
+
+
+def test_what_was_read_of_a_peer_is_carried_out_before_more_of_it_is_read() -> None:
+    near, far = socket.socketpair()
+    near.setblocking(False)
+    far.setblocking(False)
+    connection = Connection(near, lambda: _KEY, 0.0)
+    for _ in range(200):
+        with suppress(BlockingIOError):
+            far.send(framing.frame(b"x") * 20_000)
+        connection.read()
+        assert connection.next() == b"x"
+    assert len(connection._splitter._buffer) < 2**20
+    connection.close()
+    far.close()
+
+
+def test_a_machine_that_cannot_fork_goes_on_with_its_journals(
+    listener: socket.socket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = Journal(tmp_path, SystemClock(), smallest=10)
+    assert journal.snapshot() is None
+    assert list(journal.records()) == []
+    server = a_server(listener, journal)
+
+    def full() -> int:
+        raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+    caller = Caller("c", "q")
+    engine = Engine()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fork", full)
+        for number in range(1, 4):
+            payload = frames.pack([number, number, "pause", ["default", True]])
+            journal.append([engine.record(float(number), caller, payload)])
+            server.turn(0.0)
+    server.stop()
+    server.run()
+    journal.close()
+    again = Journal(tmp_path, SystemClock())
+    assert again.snapshot() is None
+    verbs = [Call.read(frames.unpack(record)[3]).verb for record in again.records()]
+    assert verbs == ["pause"] * 3
+    again.close()
