@@ -141,6 +141,12 @@ def test_a_wait_for_what_has_ended_returns_at_once(broker: Broker, hand: Hand) -
     assert time.monotonic() - start < 4
 
 
+def test_a_wait_for_nothing_returns_at_once(broker: Broker) -> None:
+    before = time.monotonic()
+    assert broker.wait([], 30.0) == []
+    assert time.monotonic() - before < 20
+
+
 def test_a_wait_in_vain_ends_in_time_and_says_what_is_known(broker: Broker) -> None:
     broker.publish([message := a_message()])
     start = time.monotonic()

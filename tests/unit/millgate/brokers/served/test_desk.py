@@ -171,6 +171,16 @@ def test_a_delay_that_ends_wakes_who_waits(office: Office) -> None:
     assert office.pass_time(3.0) == {"w": [[True]]}
 
 
+def test_waits_that_were_answered_long_before_their_time_leave_nothing(office: Office) -> None:
+    office.wait("patient", "never", timeout=50.0)
+    for _ in range(500):
+        office.wait("w", timeout=3600.0)
+        office.publish(1)
+        office.do("op", "purge", "default", ["waiting"])
+    assert len(office.desk._ends) < 200
+    assert office.pass_time(50.0) == {"patient": [[None]]}
+
+
 def test_the_end_of_a_message_answers_who_waits_for_it(office: Office) -> None:
     worker = values.from_worker(a_worker())
     office.do("w", "register", worker, values.from_info(an_info()))

@@ -154,6 +154,8 @@ class ServedBroker:
 
     def wait(self, ids: Sequence[str], timeout: float) -> list[TaskState]:
         """Block until one of the ids is final, or the timeout."""
+        if not ids:
+            return []
         plain = self._session.park("wait", list(ids), timeout=timeout)
         return self.states(ids) if plain is None else reports.to_states(plain)
 

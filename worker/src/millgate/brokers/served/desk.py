@@ -26,6 +26,7 @@ _WORKERS: Final = frozenset({"register", "claim", "settle", "extend", "progress"
 #: Seconds after which all are woken for what the few that were woken have left.
 _SECOND_LOOK: Final = 0.2
 _SOON: Final = 0.001
+_SLACK: Final = 64  # ends of calls that were answered, which are never worth a sweep
 _LONGEST: Final = 1e9  # seconds that a call is parked; what is no number is less than that
 
 log = getLogger("millgate.brokers")
@@ -215,6 +216,9 @@ class Desk:
             self._look_again(monotonic, parked.queue, core.next_due(now, parked.subscription))
         self._serial += 1
         heapq.heappush(self._ends, (until, self._serial, parked))
+        if len(self._ends) > 2 * len(self._waiting) + _SLACK:  # most were answered early
+            self._ends = [end for end in self._ends if not end[2].gone]
+            heapq.heapify(self._ends)
 
     def _look_again(self, monotonic: float, queue: str, due: float | None) -> None:
         """Look after a queue's waiting workers when time may have let something be claimed: a rate, for example."""
