@@ -102,6 +102,8 @@ def test_undeclared_topics_obey_the_queues_defaults(broker: Broker, hand: Hand) 
         {"ordering": Ordering.FIFO, "limit": 3},
         {"soft_timeout": 10.0, "hard_timeout": 5.0},
         {"dead": DeadPolicy.FORWARD},
+        {"dead_max": -1},
+        {"rate": Rate(0, 1.0, 5)},
     ],
     ids=str,
 )

@@ -228,6 +228,16 @@ def test_a_reserve_that_is_used_is_kept_no_longer(broker: Broker, hand: Hand) ->
     assert topics == {"vip": 2, "bulk": 3}
 
 
+def test_nothing_is_reserved_for_topics_that_are_not_declared(broker: Broker, hand: Hand) -> None:
+    defaults = a_topic("defaults", reserve=2)
+    broker.configure([], QueuePolicy(limit=3, defaults=defaults))
+    broker.publish([a_message(topic="other")])
+    hand.ack(hand.one())
+    broker.publish(some_messages(5, topic="busy"))
+    assert broker.stats().topics["busy"].claimable == 3
+    assert len(hand.claim(5)) == 3
+
+
 def test_the_queues_limit_changes_while_work_runs(broker: Broker, hand: Hand) -> None:
     broker.configure([], QueuePolicy(limit=2))
     broker.publish(some_messages(10))

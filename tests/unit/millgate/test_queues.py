@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from math import inf, nan
 from typing import Any
 
 import pytest
@@ -90,10 +91,20 @@ def test_what_a_newer_version_added_is_ignored_and_what_it_lacks_has_its_default
         ({"ordering": Ordering.FIFO, "limit": 2}, "FIFO allows a limit of 1"),
         ({"lease": 0.5}, "lease is at least 1s"),
         ({"soft_timeout": 60.0, "hard_timeout": 60.0}, "soft_timeout is below hard_timeout"),
+        ({"lease": inf}, "lease is at least 1s"),
         ({"rate": Rate(1, 0.01)}, "rate.per is at least 100ms"),
+        ({"rate": Rate(1, inf)}, "rate.per is at least 100ms"),
+        ({"rate": Rate(0, 1.0, 5)}, "rate.count is at least 1"),
         ({"dead": DeadPolicy.FORWARD}, "Forward names another topic"),
         ({"dead": DeadPolicy.FORWARD, "dead_topic": "default"}, "Forward names another topic"),
-        ({"payload_max": 17 * 2**20}, "payload_max is at most 16Mi"),
+        ({"dead": DeadPolicy.FORWARD, "dead_topic": "no good"}, "dead_topic is the name"),
+        ({"dead_max": -1}, "dead_max is at least 0"),
+        ({"dead_retention": nan}, "dead_retention is at least 0s"),
+        ({"expires_in": 0.0}, "expires_in is more than 0s"),
+        ({"result_ttl": -1.0}, "result_ttl is at least 0s"),
+        ({"boost_after": nan}, "boost_after is at least 0s"),
+        ({"payload_max": 17 * 2**20}, "at most 16Mi"),
+        ({"payload_max": 0}, "payload_max is at least 1"),
         ({"retry": RetryPolicy(attempts=0)}, "retry.attempts is at least 1"),
         ({"retry": RetryPolicy(losses=-1)}, "retry.losses is at least 0"),
     ],

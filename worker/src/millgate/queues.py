@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from fnmatch import fnmatchcase
+from math import inf
 from typing import Any
 
 from millgate.errors import InvalidInput
@@ -100,9 +101,12 @@ class Configuration:
     topics: Mapping[str, TopicPolicy] = field(default_factory=dict)
 
     def policy(self, topic: str) -> TopicPolicy:
-        """The policy that holds for a topic, declared or not."""
+        """The policy that holds for a topic, declared or not. Slots are reserved for declared ones only: there may be
+        any number of others."""
         found = self.topics.get(topic)
-        return found if found is not None else replace(self.queue.defaults, name=topic)
+        if found is not None:
+            return found
+        return replace(self.queue.defaults, name=topic, reserve=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,20 +158,30 @@ def check_policy(policy: TopicPolicy) -> None:
             policy.ordering is not Ordering.FIFO or policy.limit in (None, 1),
             "FIFO allows a limit of 1 only",
         ),
-        (policy.lease >= 1, "lease is at least 1s"),
+        (1 <= policy.lease < inf, "lease is at least 1s, and ends"),
         (
             policy.soft_timeout is None or policy.soft_timeout < policy.hard_timeout,
             "soft_timeout is below hard_timeout",
         ),
         (
-            policy.rate is None or (policy.rate.per >= 0.1 and policy.rate.capacity >= 1),
+            policy.rate is None or (0.1 <= policy.rate.per < inf and policy.rate.capacity >= 1),
             "rate.per is at least 100ms",
         ),
+        (policy.rate is None or policy.rate.count >= 1, "rate.count is at least 1"),
         (
             policy.dead is not DeadPolicy.FORWARD or policy.dead_topic not in (None, name),
             "Forward names another topic",
         ),
-        (policy.payload_max <= 16 * 2**20, "payload_max is at most 16Mi"),
+        (
+            policy.dead_topic is None or TOPIC_NAME.match(policy.dead_topic) is not None,
+            "dead_topic is the name of a topic",
+        ),
+        (policy.dead_max >= 0, "dead_max is at least 0, which is no bound"),
+        (0 <= policy.dead_retention < inf, "dead_retention is at least 0s, and ends"),
+        (policy.expires_in is None or 0 < policy.expires_in < inf, "expires_in is more than 0s"),
+        (0 <= policy.result_ttl < inf, "result_ttl is at least 0s, and ends"),
+        (0 <= policy.boost_after < inf, "boost_after is at least 0s, which is never"),
+        (1 <= policy.payload_max <= 16 * 2**20, "payload_max is at least 1, at most 16Mi"),
         (policy.retry.attempts >= 1, "retry.attempts is at least 1"),
         (policy.retry.losses >= 0, "retry.losses is at least 0"),
     )

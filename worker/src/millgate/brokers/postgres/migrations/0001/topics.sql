@@ -30,7 +30,7 @@ CREATE FUNCTION obey_1(p_ids int[]) RETURNS void LANGUAGE sql AS $$
     weight = (p->>'weight')::float8,
     boost = (p->>'boost_after')::float8,
     lim = CASE WHEN p->>'ordering' = 'FIFO' THEN NULL ELSE (p->>'limit')::int END,
-    reserve = (p->>'reserve')::int,
+    reserve = CASE WHEN t.policy IS NULL THEN 0 ELSE (p->>'reserve')::int END,  -- any number may be undeclared
     adm_lim = CASE WHEN p->>'ordering' IN ('FIFO', 'PerKey') THEN 1 ELSE (p->>'key_limit')::int END,
     fifo = p->>'ordering' = 'FIFO',
     sticky = p->>'ordering' IN ('FIFO', 'PerKey'),
