@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 from millgate.brokers.base import Broker, State
 from millgate.message import Options
-from millgate.outcome import Reason
+from millgate.outcome import Failure, Reason
 from millgate.queues import DeadPolicy, QueuePolicy
+from millgate.settlement import Bury
 from support.builders import a_message, a_topic, some_messages
 from support.wait import eventually
 from support.working import A_FAILURE, Hand, ids
@@ -184,6 +185,16 @@ def test_forward_publishes_it_to_the_dead_topic_saying_why(broker: Broker, hand:
     assert copy.headers["millgate-dead-topic"] == "default"
     assert copy.headers["millgate-dead-reason"] == Reason.REJECTED
     assert "ValueError" in copy.headers["millgate-dead-error"]
+
+
+def test_forward_carries_over_an_error_that_no_header_can_hold(broker: Broker, hand: Hand) -> None:
+    broker.configure([a_topic(dead=DeadPolicy.FORWARD, dead_topic="graves")])
+    broker.publish([sent := a_message()])
+    failure = Failure("app.Error", "half a letter: \ud83d")
+    assert broker.settle([Bury(hand.one().ref, Reason.FAILED, failure)]) == ()
+    copy = hand.one("graves").message()
+    assert copy.headers["millgate-dead-id"] == sent.id
+    assert copy.headers["millgate-dead-error"] == r"app.Error: half a letter: \ud83d"
 
 
 def test_a_full_queue_does_not_lose_what_is_forwarded(broker: Broker, hand: Hand) -> None:

@@ -166,7 +166,9 @@ def _headers(dead: Dead) -> dict[str, str]:
         "millgate-dead-attempts": str(row.attempt),
     }
     if row.failure is not None:
-        headers["millgate-dead-error"] = f"{row.failure.error}: {row.failure.message}"[:_TEXT]
+        said = f"{row.failure.error}: {row.failure.message}"[:_TEXT]
+        # an error may say anything; a header is text that everybody can encode
+        headers["millgate-dead-error"] = said.encode("utf-8", "backslashreplace").decode()
     return headers
 
 

@@ -45,7 +45,9 @@ def _copy(name: str, letter: list[Any]) -> Message | None:
     }
     known = failures.unpack(failure)
     if known is not None:
-        headers["millgate-dead-error"] = f"{known.error}: {known.message}"[:_TEXT]
+        said = f"{known.error}: {known.message}"[:_TEXT]
+        # an error may say anything; a header is text that everybody can encode
+        headers["millgate-dead-error"] = said.encode("utf-8", "backslashreplace").decode()
     return replace(
         message,
         id=f"{name[:100]}.dead{serial}",
