@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from millgate.brokers.base import Broker, State
 from millgate.outcome import Reason
+from millgate.queues import DeadPolicy
 from support.builders import a_message, a_topic
 from support.working import Hand, ids
 
@@ -31,6 +32,19 @@ def test_a_topic_may_set_the_expiry(broker: Broker, hand: Hand, pass_time: PassT
     broker.publish([by_topic, own])
     pass_time(0.4)
     assert ids(hand.claim(5)) == [own.id]
+
+
+def test_a_message_that_comes_when_it_has_expired_is_remembered_from_then_on(
+    broker: Broker, hand: Hand, pass_time: PassTime
+) -> None:
+    broker.configure([a_topic(dead=DeadPolicy.DROP, result_ttl=1.0)])
+    message = a_message(expires_at=1_000_000_000.0)
+    broker.publish([message])
+    pass_time(0.1)
+    assert hand.claim() == []
+    known = broker.states([message.id])[0]
+    assert (known.state, known.reason) == (State.FAILED, Reason.EXPIRED)
+    assert broker.publish([message])[0].duplicate
 
 
 def test_a_message_that_has_started_does_not_expire(

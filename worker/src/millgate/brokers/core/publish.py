@@ -169,6 +169,7 @@ def _set_expiry(store: Store, now: float, row: Row, message: Message) -> None:
         expires = now + ttl
     else:
         return
-    row.expires = expires
+    # not before it was accepted: what is remembered of its end counts from then
+    row.expires = expires = max(expires, now)
     store.expiries.set(row.id, row, expires)
     store.alarm = min(store.alarm, expires)
