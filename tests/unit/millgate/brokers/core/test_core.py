@@ -250,6 +250,22 @@ def test_a_silent_worker_is_forgotten_and_a_fenced_one_is_not() -> None:
     assert core.claim(later, silent, Ask()).state is WorkerState.UNKNOWN
 
 
+def test_a_start_that_was_forgotten_while_its_leases_ran_on_has_them_still() -> None:
+    core = Core()
+    core.configure(NOW, [a_topic(lease=300.0)])
+    worker = working(core)
+    core.publish(NOW, [message := a_message()])
+    (claim,) = claimed(core, worker)
+    later = NOW + WORKER_TTL + 2
+    assert core.extend(later, worker, [claim.ref], Beat()).state is WorkerState.UNKNOWN
+    core.register(later, worker, an_info())
+    assert core.stats(later).workers[0].leased == 1
+    assert core.fence(later, worker.name, 5.0).leased == 1
+    invariants.check(core)
+    core.unregister(later, worker)
+    assert core.states(later, [message.id])[0].state is State.WAITING
+
+
 def test_a_sign_of_life_of_any_kind_keeps_a_worker() -> None:
     core = Core()
     worker = working(core)

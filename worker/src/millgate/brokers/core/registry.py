@@ -35,10 +35,22 @@ def register(store: Store, now: float, ref: WorkerRef, info: WorkerInfo) -> None
     """Enter, or renew; another incarnation takes the name over, without the older one's fence."""
     worker = store.workers.get(ref.name)
     if worker is None or worker.incarnation != ref.incarnation:
-        store.workers[ref.name] = Worker(ref, info, now)
+        store.workers[ref.name] = _entered(store, ref, info, now)
     else:
         worker.info = info
     alive(store, now, ref)
+
+
+def _entered(store: Store, ref: WorkerRef, info: WorkerInfo, now: float) -> Worker:
+    """A worker's row, and in it what this start holds already: it may have been forgotten while its leases ran on."""
+    worker = Worker(ref, info, now)
+    for span in store.spans.values():
+        for row in span.rows.values():
+            holder = row.worker
+            if holder is not None and (holder.name, holder.incarnation) == (ref.name, ref.incarnation):
+                row.worker = worker
+                worker.leased += 1
+    return worker
 
 
 def unregister(store: Store, now: float, ref: WorkerRef) -> None:
