@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -166,3 +167,20 @@ def test_arguments_are_utf_8_whatever_the_locale(shell: Shell, sent: Callable[..
     (found,) = shell.broker.peek("default", State.WAITING)
     assert found.message is not None
     assert list(decode_call(found.message.body)[0]) == ["Zo\xeb"]
+
+
+def test_what_was_queued_before_an_error_is_told(shell: Shell) -> None:
+    lines = [f"[{number}]" for number in range(1_100)]
+    lines[1_050] = f'["{"x" * 300_000}"]'
+    shell.typed = "\n".join(lines)
+    assert shell("send", "work", "--lines", "-", "-o", "json") == 2
+    told = [item["id"] for item in json.loads(shell.out)]
+    assert len(told) == 1_000
+    assert set(told) == {item.id for item in shell.broker.peek("default", State.WAITING, 2_000)}
+    remark, error = shell.err.splitlines()
+    assert remark.startswith("millgate: the first 1000 of 1100 tasks are queued")
+    assert error.startswith("millgate: error: ")
+    assert "300026 bytes" in error
+    shell.typed = "\n".join(lines[1_000:])
+    assert shell("send", "work", "--lines", "-", "-o", "json") == 2
+    assert shell.out == ""

@@ -17,7 +17,7 @@ from millgate.cli.output import Table, add_format, emit
 from millgate.cli.show import ended, remark_open, report, wait_all
 from millgate.cli.topics import topic_name
 from millgate.codec import encode_call
-from millgate.errors import EXIT_OK, InvalidInput, InvalidSettings
+from millgate.errors import EXIT_OK, InvalidInput, InvalidSettings, MillgateError
 from millgate.ids import new_id
 from millgate.message import DEFAULT_PRIORITY, DEFAULT_TOPIC, Message, Options, Receipt
 from millgate.spec import TASK_NAME
@@ -77,8 +77,14 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
 def _run(args: argparse.Namespace) -> int:
     console: Console = args.console
     messages = list(_messages(args, console.clock.now()))
+    receipts: list[Receipt] = []
     with connected(args) as broker:
-        receipts = _publish(broker, messages)
+        try:
+            for start in range(0, len(messages), MAX_BATCH):
+                receipts += broker.publish(messages[start : start + MAX_BATCH])
+        except MillgateError:
+            _partly(args, receipts, len(messages))
+            raise
         if args.wait is None:
             emit(console, args.output, _plain(receipts), _table(receipts))
             return EXIT_OK
@@ -86,6 +92,16 @@ def _run(args: argparse.Namespace) -> int:
     report(console, args.output, states)
     remark_open(console, states, args.wait)
     return ended(states)
+
+
+def _partly(args: argparse.Namespace, receipts: list[Receipt], wanted: int) -> None:
+    """What is queued is told before the error that ended it: otherwise it would be sent again, or taken for lost."""
+    if not receipts:
+        return
+    emit(args.console, args.output, _plain(receipts), _table(receipts))
+    args.console.say(
+        f"millgate: the first {len(receipts)} of {wanted} tasks are queued, the rest was refused or not heard of"
+    )
 
 
 def _wait(console: Console, broker: Broker, ids: list[str], timeout: float) -> list[TaskState]:
@@ -155,13 +171,6 @@ def _json(text: str, kind: type, name: str, example: str) -> Any:
         what = "array" if kind is list else "object"
         raise InvalidInput(f"{name}: a JSON {what} is needed; write it like {example}")
     return value
-
-
-def _publish(broker: Broker, messages: list[Message]) -> list[Receipt]:
-    receipts: list[Receipt] = []
-    for start in range(0, len(messages), MAX_BATCH):
-        receipts += broker.publish(messages[start : start + MAX_BATCH])
-    return receipts
 
 
 def _plain(receipts: list[Receipt]) -> list[dict[str, Any]]:
