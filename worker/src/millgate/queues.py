@@ -139,14 +139,21 @@ class Subscription:
 
 def check_policy(policy: TopicPolicy) -> None:
     """Raise InvalidInput for a policy that cannot hold; brokers call it in `configure`."""
-    name = policy.name
-    rules: tuple[tuple[bool, str], ...] = (
+    for holds, rule in (*_rules_of_starts(policy), *_rules_of_ends(policy)):
+        if not holds:
+            raise InvalidInput(f"topic {policy.name!r}: {rule}")
+
+
+def _rules_of_starts(policy: TopicPolicy) -> tuple[tuple[bool, str], ...]:
+    rate = policy.rate
+    return (
         (
-            TOPIC_NAME.match(name) is not None,
+            TOPIC_NAME.match(policy.name) is not None,
             "its name has letters, digits, '.', '_', ':' and '-' only, 1 to 128",
         ),
         (0 <= policy.priority <= 9, "priority is between 0 and 9"),
         (1 <= policy.weight <= 100, "weight is between 1 and 100"),
+        (0 <= policy.boost_after < inf, "boost_after is at least 0s, which is never"),
         (
             policy.limit is None or policy.limit >= 1,
             "limit is at least 1; to stop a topic, pause it",
@@ -158,18 +165,28 @@ def check_policy(policy: TopicPolicy) -> None:
             policy.ordering is not Ordering.FIFO or policy.limit in (None, 1),
             "FIFO allows a limit of 1 only",
         ),
+        (
+            rate is None or (0.1 <= rate.per < inf and rate.capacity >= 1),
+            "rate.per is at least 100ms",
+        ),
+        (rate is None or rate.count >= 1, "rate.count is at least 1"),
+        (policy.expires_in is None or 0 < policy.expires_in < inf, "expires_in is more than 0s"),
+        (1 <= policy.payload_max <= 16 * 2**20, "payload_max is at least 1, at most 16Mi"),
+    )
+
+
+def _rules_of_ends(policy: TopicPolicy) -> tuple[tuple[bool, str], ...]:
+    return (
         (1 <= policy.lease < inf, "lease is at least 1s, and ends"),
         (
             policy.soft_timeout is None or policy.soft_timeout < policy.hard_timeout,
             "soft_timeout is below hard_timeout",
         ),
+        (policy.retry.attempts >= 1, "retry.attempts is at least 1"),
+        (policy.retry.losses >= 0, "retry.losses is at least 0"),
+        (0 <= policy.result_ttl < inf, "result_ttl is at least 0s, and ends"),
         (
-            policy.rate is None or (0.1 <= policy.rate.per < inf and policy.rate.capacity >= 1),
-            "rate.per is at least 100ms",
-        ),
-        (policy.rate is None or policy.rate.count >= 1, "rate.count is at least 1"),
-        (
-            policy.dead is not DeadPolicy.FORWARD or policy.dead_topic not in (None, name),
+            policy.dead is not DeadPolicy.FORWARD or policy.dead_topic not in (None, policy.name),
             "Forward names another topic",
         ),
         (
@@ -178,16 +195,7 @@ def check_policy(policy: TopicPolicy) -> None:
         ),
         (policy.dead_max >= 0, "dead_max is at least 0, which is no bound"),
         (0 <= policy.dead_retention < inf, "dead_retention is at least 0s, and ends"),
-        (policy.expires_in is None or 0 < policy.expires_in < inf, "expires_in is more than 0s"),
-        (0 <= policy.result_ttl < inf, "result_ttl is at least 0s, and ends"),
-        (0 <= policy.boost_after < inf, "boost_after is at least 0s, which is never"),
-        (1 <= policy.payload_max <= 16 * 2**20, "payload_max is at least 1, at most 16Mi"),
-        (policy.retry.attempts >= 1, "retry.attempts is at least 1"),
-        (policy.retry.losses >= 0, "retry.losses is at least 0"),
     )
-    for holds, rule in rules:
-        if not holds:
-            raise InvalidInput(f"topic {name!r}: {rule}")
 
 
 def policy_to_dict(policy: TopicPolicy) -> dict[str, Any]:

@@ -25,6 +25,11 @@ class Worker:
         self.call: str | None = None
         self.memo: tuple[tuple[str, str], ...] = ()
 
+    @property
+    def ref(self) -> WorkerRef:
+        """Which start of which worker it is."""
+        return WorkerRef(self.name, self.incarnation)
+
     def state(self, now: float) -> WorkerState:
         """Whether it may claim."""
         fenced = self.fence is not None and self.fence > now
@@ -46,8 +51,7 @@ def _entered(store: Store, ref: WorkerRef, info: WorkerInfo, now: float) -> Work
     worker = Worker(ref, info, now)
     for span in store.spans.values():
         for row in span.rows.values():
-            holder = row.worker
-            if holder is not None and (holder.name, holder.incarnation) == (ref.name, ref.incarnation):
+            if row.worker is not None and row.worker.ref == ref:
                 row.worker = worker
                 worker.leased += 1
     return worker
