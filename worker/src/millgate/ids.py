@@ -5,7 +5,6 @@ from __future__ import annotations
 import mmap
 import os
 import re
-from contextlib import suppress
 
 #: What a caller may give as an id of its own.
 TASK_ID = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._:/-]{0,127}\Z")
@@ -16,8 +15,10 @@ _AHEAD = 64
 #: where it can: some servers fork without telling Python.
 _drawn = mmap.mmap(-1, mmap.PAGESIZE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 _WIPE_ON_FORK = 18  # MADV_WIPEONFORK of Linux 4.14
-with suppress(OSError, AttributeError):
+try:  # noqa: SIM105 -- contextlib is memory of every child
     _drawn.madvise(_WIPE_ON_FORK)
+except (OSError, AttributeError):
+    pass
 os.register_at_fork(after_in_child=lambda: _drawn.__setitem__(0, 0))
 
 
