@@ -92,8 +92,10 @@ def _run(settings: OperatorSettings) -> int:
             return EXIT_OK
         life.leading = True
         _LOG.info("leading as %s", settings.identity)
-        workers = list(_workers(context))
-        for thread in [*workers, *_helpers(context, canary, leader if settings.lease else None)]:
+        workers, helpers = list(_workers(context)), list(_helpers(context, canary))
+        if settings.lease:
+            helpers += _lease_threads(leader, stop)
+        for thread in [*workers, *helpers]:
             thread.start()
         code = _watch(context, canary, life, stop)
         _finish(context, workers)
@@ -164,16 +166,18 @@ def _workers(context: Context) -> Iterator[threading.Thread]:
         yield threading.Thread(target=run, name=f"look-{number}", daemon=True)
 
 
-def _helpers(context: Context, canary: Canary, leader: Leader | None) -> Iterator[threading.Thread]:
+def _helpers(context: Context, canary: Canary) -> Iterator[threading.Thread]:
     tasks: dict[str, partial[None]] = {
         "resync": partial(_resync, context),
         "canary": partial(_sing, context, canary),
     }
-    if leader is not None:
-        tasks["lease"] = partial(_keep_leading, leader)
-        tasks["lease-watch"] = partial(_end_with_the_lease, leader)
     for name, task in tasks.items():
         yield threading.Thread(target=task, name=name, daemon=True)
+
+
+def _lease_threads(leader: Leader, stop: threading.Event) -> Iterator[threading.Thread]:
+    for name, task in (("lease", _keep_leading), ("lease-watch", _end_with_the_lease)):
+        yield threading.Thread(target=task, args=(leader, stop), name=name, daemon=True)
 
 
 def _finish(context: Context, workers: list[threading.Thread]) -> None:
@@ -214,18 +218,15 @@ def _sing(context: Context, canary: Canary) -> None:
         context.clock.sleep(EVERY)
 
 
-def _keep_leading(leader: Leader) -> None:
-    clock = SystemClock()
-    while True:
-        clock.sleep(RETRY)
+def _keep_leading(leader: Leader, stop: threading.Event) -> None:
+    """Until we stop: what is given back then must not be taken again."""
+    while not stop.wait(RETRY):
         leader.attempt()
 
 
-def _end_with_the_lease(leader: Leader) -> None:
+def _end_with_the_lease(leader: Leader, stop: threading.Event) -> None:
     """On a thread of its own: an API server that is silent keeps the one that renews for longer than the lease."""
-    clock = SystemClock()
-    while True:
-        clock.sleep(_GLANCE)
+    while not stop.wait(_GLANCE):
         if not leader.holds():
             _die("the lease is lost; another operator may act now")
 
