@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -14,6 +15,7 @@ from millgate.fleet import Beat, WorkerInfo, WorkerRef
 from millgate.settlement import Ack
 from millgate_operator import names
 from support.builders import some_messages
+from support.faults import FaultProxy
 from support.manifests import a_task_queue, workers
 from support.operator import Place
 from support.postgres import database_url, open_queue
@@ -207,15 +209,32 @@ def test_the_same_manifest_applied_again_and_again_changes_no_replicas(pool: Poo
 
 
 def test_a_pool_without_its_broker_keeps_its_size(pool: Pool) -> None:
+    parts = urlsplit(database_url())
+    proxy = FaultProxy((str(parts.hostname), int(parts.port or 5432)))
+    netloc = f"{parts.username}:{parts.password}@127.0.0.1:{proxy.port}"
+    pool.place.secret("db", uri=parts._replace(netloc=netloc).geturl())
+    try:
+        pool.declare(min=0, max=5)
+        pool.broker.publish(some_messages(3))
+        eventually(lambda: pool.replicas() == 3, 5, every=0.05)
+        pool.start("w-1", "w-2", "w-3")
+        proxy.refuse()
+        proxy.cut()
+        pool.place.becomes("taskqueue", "hello", "AutoscalingActive", "False/SignalLost", 60)
+        pool.place.kubectl("annotate", "taskqueue", "hello", "look=again")
+        time.sleep(4)
+        assert pool.replicas() == 3
+    finally:
+        proxy.close()
+
+
+def test_a_secret_that_has_become_wrong_is_told_and_the_pool_goes_on(pool: Pool) -> None:
+    """Workers that are connected go on as well."""
     pool.declare(min=0, max=5)
-    pool.broker.publish(some_messages(3))
-    eventually(lambda: pool.replicas() == 3, 5, every=0.05)
-    pool.start("w-1", "w-2", "w-3")
     pool.place.secret("db", uri="postgresql://user:secret@127.0.0.1:1/db")
-    pool.place.becomes("taskqueue", "hello", "AutoscalingActive", "False/SignalLost", 60)
-    pool.place.kubectl("annotate", "taskqueue", "hello", "look=again")
-    time.sleep(4)
-    assert pool.replicas() == 3
+    pool.place.becomes("taskqueue", "hello", "BrokerConnected", "False/Unreachable", 60)
+    pool.broker.publish(some_messages(3))
+    eventually(lambda: pool.replicas() == 3, 10, every=0.05)
 
 
 def test_holding_and_draining_sends_idle_workers_away_and_waits_for_busy_ones(pool: Pool) -> None:
