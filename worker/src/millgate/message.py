@@ -332,7 +332,7 @@ def _parts_of(record: Any) -> tuple[Any, ...]:
             () if gather is None else _texts(gather),
             tuple([_from_whole(step) for step in chain]) if chain else (),
         )
-    except TypeError as error:
+    except (TypeError, RecursionError) as error:  # a chain in a chain in a chain …
         raise NotDecodable(f"not the record of a Millgate message: {error}") from error
 
 

@@ -11,11 +11,12 @@ import pytest
 
 from millgate.brokers.base import Ask, State
 from millgate.brokers.core import Core
+from millgate.brokers.served import values
 from millgate.errors import InvalidMessage, NotDecodable
 from millgate.fleet import WORKER_TTL, Beat, WorkerState
 from millgate.message import Claim, Group, Message
 from millgate.outcome import Reason
-from millgate.queues import Ordering, QueuePolicy
+from millgate.queues import DeadPolicy, Ordering, QueuePolicy
 from millgate.settlement import Ack, Bury, Charge, Later
 from support import invariants
 from support.builders import a_message, a_topic, a_worker, an_info, some_messages
@@ -264,6 +265,19 @@ def test_a_start_that_was_forgotten_while_its_leases_ran_on_has_them_still() -> 
     invariants.check(core)
     core.unregister(later, worker)
     assert core.states(later, [message.id])[0].state is State.WAITING
+
+
+def test_a_record_that_is_too_deep_to_read_stays_where_it_dies() -> None:
+    deep: list[Any] = [1, "t", b"", None, None, False, None, None]
+    for _ in range(250):
+        step = [["m", "default", 5, *[None] * 9], deep]
+        deep = [1, "t", b"", None, None, False, None, [step]]
+    plain = [*values.from_message(a_message(expires_in=1.0))[:-2], msgpack.packb(deep), False]
+    core = Core()
+    core.configure(NOW, [a_topic(dead=DeadPolicy.FORWARD, dead_topic="graves")])
+    core.publish(NOW, [values.to_message(plain)])
+    (letter,) = core.dead(NOW + 2)
+    assert (letter.message, letter.raw) == (None, msgpack.packb(deep))
 
 
 def test_a_sign_of_life_of_any_kind_keeps_a_worker() -> None:
