@@ -21,6 +21,7 @@ from millgate.brokers.served import frames
 from millgate.brokers.served.caller import Caller
 from millgate.brokers.served.engine import Call, Engine
 from millgate.clock import SystemClock
+from support.clock import FakeClock
 
 _KEY = b"k" * 32
 
@@ -91,6 +92,33 @@ def test_what_was_read_of_a_peer_is_carried_out_before_more_of_it_is_read() -> N
     assert len(connection._splitter._buffer) < 2**20
     connection.close()
     far.close()
+
+
+def test_a_disk_that_refuses_to_sync_is_not_asked_without_a_pause(
+    listener: socket.socket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, asked = FakeClock(), list[float]()
+    journal = Journal(tmp_path, clock)
+    assert list(journal.records()) == []
+    server = Server(listener, lambda: _KEY, Engine(), journal, clock)
+
+    def refuse(_handle: int) -> None:
+        asked.append(clock.monotonic())
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fdatasync", refuse)
+        journal.append([b"one"], on_disk=False)
+        for _ in range(300):
+            server.turn(0.0)
+            clock.advance(0.01)
+    assert 2 <= len(asked) <= 4
+    clock.advance(1.0)
+    server.turn(0.0)
+    assert not journal.unsynced
+    server.stop()
+    server.run()
+    journal.close()
 
 
 def test_a_machine_that_cannot_fork_goes_on_with_its_journals(

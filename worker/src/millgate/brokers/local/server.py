@@ -31,6 +31,7 @@ _ACCEPTS: Final = 64  # new connections in one turn
 _SYNC: Final = 0.01  # seconds after which what only workers said is on the disk
 #: One wait lasts at most this long: the system takes no more than 24 days, and a task may be due in a hundred years.
 _LONGEST: Final = 86_400.0
+_REFUSED: Final = 1.0  # seconds until a disk that refused it is asked again
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 
 log = getLogger("millgate.brokers.local")
@@ -253,8 +254,8 @@ class Server:
         elif self._sync_at is None:
             self._sync_at = monotonic + _SYNC
         elif monotonic >= self._sync_at:
-            self._sync_at = None
             journal.sync()
+            self._sync_at = monotonic + _REFUSED if journal.unsynced else None
 
     def _consider_snapshot(self) -> None:
         journal = self._journal
