@@ -78,8 +78,10 @@ class Run:
             report.summary(self._screen, self._lanes, seconds, ask=self._has_broker)
             return EXIT_OK if self._code is None else self._code
         finally:
-            self._screen.end()
-            self._close()
+            try:
+                self._screen.end()
+            finally:  # also when the terminal is gone
+                self._close()
             for number, handler in previous.items():
                 signal.signal(number, handler)
 

@@ -90,12 +90,11 @@ class Screen:
 
     def _erase(self) -> None:
         if self._drawn:
-            self._console.out.write(_UP.format(self._drawn) + "\r" + _CLEAR_BELOW)
+            self._console.print(_UP.format(self._drawn) + "\r" + _CLEAR_BELOW, end="")
             self._drawn = 0
 
     def _print(self, text: str) -> None:
-        self._console.out.write(text + "\n")
-        self._console.out.flush()
+        self._console.print(text)
 
     def _stamp(self) -> str:
         seconds = int(self._console.clock.now()) % 86400

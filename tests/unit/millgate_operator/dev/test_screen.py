@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import io
 
-from millgate.cli.console import Console
+import pytest
+
+from millgate.cli.console import Console, OutputLost
 from millgate_operator.dev.screen import Screen, bar
 from support.clock import FakeClock
 
@@ -75,3 +78,31 @@ def test_a_line_that_would_wrap_is_cut_and_an_unchanged_block_is_left_alone() ->
     assert out.getvalue() == "x" * 29 + "\n"
     screen.block(["x" * 100])
     assert out.getvalue() == "x" * 29 + "\n"
+
+
+class Full(io.StringIO):
+    """A stream whose disk is full, or whose terminal is gone, once it is told so."""
+
+    def __init__(self, terminal: bool) -> None:
+        super().__init__()
+        self.terminal, self.full = terminal, False
+
+    def isatty(self) -> bool:
+        return self.terminal
+
+    def write(self, text: str) -> int:
+        if self.full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return super().write(text)
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_output_that_cannot_be_written_is_an_error_of_its_own(terminal: bool) -> None:
+    out = Full(terminal)
+    screen = Screen(Console(out=out, environ={}, clock=FakeClock()))
+    screen.block(["one"])
+    out.full = True
+    with pytest.raises(OutputLost, match="No space left on device"):
+        screen.say("happened")
+    with pytest.raises(OutputLost, match="No space left on device"):
+        screen.raw("text")
