@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import select
 from _thread import allocate_lock, get_ident
+from _weakref import ref
 from collections import deque
 from collections.abc import Callable
 
@@ -33,7 +34,9 @@ class Link:
 
     def __init__(self, descriptor: int, table: Table) -> None:
         self.descriptor = descriptor
-        self._owner = os.getpid()
+        self.foreign = False  # whether this process is a fork of the one whose link it is
+        mine = ref(self)
+        os.register_at_fork(after_in_child=lambda: _disown(mine()))
         self._table = table
         self._sent_at = 0.0  # monotonic, the latest end of a task that was sent
         self._keeps = False  # something waits in the page
@@ -57,11 +60,6 @@ class Link:
         self._main = get_ident()
         self._readable = select.poll()  # used by whoever reads
         self._readable.register(descriptor, select.POLLIN)
-
-    @property
-    def foreign(self) -> bool:
-        """Whether this process is a fork of the one whose link it is."""
-        return os.getpid() != self._owner
 
     # --- writing ---------------------------------------------------------------------------------
 
@@ -233,6 +231,11 @@ class Link:
             if not self.critical and self.deferred is not None:
                 deferred, self.deferred = self.deferred, None
                 deferred()
+
+
+def _disown(link: Link | None) -> None:
+    if link is not None:
+        link.foreign = True
 
 
 def _error(name: str, message: str) -> Exception:
