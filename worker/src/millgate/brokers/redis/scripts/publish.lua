@@ -49,12 +49,11 @@ end
 local ids, texts, some = {}, {}, {} -- some: the texts that are wanted, in a list
 local count = 0
 for _, run in ipairs(runs) do
-  local c, name, U, body = terms[run.name], run.name, run.U, run.width - 1
+  local most, U, body = size_of(terms[run.name]), run.U, run.width - 1
   for k = run.first, run.last, run.width do
     count = count + 1
     ids[count] = ARGV[k]
-    local refused = oversized(c, ARGV[k], name, #ARGV[k + body])
-    if refused then return refused end
+    if #ARGV[k + body] > most then return oversized(ARGV[k], run.name, #ARGV[k + body], most) end
     if U then
       texts[count] = ARGV[k + U]
       some[#some + 1] = ARGV[k + U]

@@ -2,7 +2,7 @@
 
 -- The name of the hash that remembers ids which end now, with room for n more.
 local function recent(n)
-  if G.gen == 0 or NOW - G.gent >= GENERATION or NOW < G.gent or G.count >= MOST then
+  if NOW - G.gent >= GENERATION or NOW < G.gent or G.gen == 0 or G.count >= MOST then
     G.gen, G.gent, G.count = G.gen + 1, NOW, 0
     call('HSET', P .. 'g', 'rct', NOW)
     call('UNLINK', P .. 'rc:' .. (G.gen - 4))

@@ -82,7 +82,14 @@ local function queue()
   G = { limit = tonumber(v[1]) or false, most = tonumber(v[2]) or false, reject = v[3] == '1', suspended = v[4] == '1',
     leased = leased, seq = seq, gen = gen, results = results, windows = windows, leased0 = leased, seq0 = seq, gen0 = gen,
     results0 = results, windows0 = windows, rest = false, grown = false, crowded = false, defaults = false, passes = false }
-  REST = { __index = function(row, name) return rest_of(row, name) end }
+  REST = {
+    __index = function(row, name) return rest_of(row, name) end,
+    -- what is set before it was read must not be read over
+    __newindex = function(row, name, value)
+      rest_of(row, name)
+      row[name] = value
+    end,
+  }
   setmetatable(G, REST)
 end
 

@@ -21,13 +21,15 @@ local function terms_of(name, t)
   return c
 end
 
-local function oversized(c, id, name, size)
-  local most = c.size or 262144
-  if size > most then
-    return redis.error_reply('MGSIZE ' .. id .. ': ' .. size .. " bytes, topic '" .. name .. "' takes " .. most)
-  end
+-- How many bytes a record may have.
+local function size_of(c) return c.size or 262144 end
+
+--@seldom
+local function oversized(id, name, size, most)
+  return redis.error_reply('MGSIZE ' .. id .. ': ' .. size .. " bytes, topic '" .. name .. "' takes " .. most)
 end
 
+--@seldom
 local function overfull(new)
   local waiting = call('HLEN', P .. 'm') - G.leased
   if waiting + new > G.most then
@@ -131,8 +133,9 @@ end
 local function accept(t, id, prio, body, key, delay, at, expires_in, expires_at, unique, window, ttl, group)
   local seq, expires = G.seq + 1, nil
   G.seq, t.e = seq, t.e + 1
-  local rank, gate = (9 - prio) * SPAN + seq, t.rg or gate_of(t, key)
-  local times = expires_in or expires_at or t.c.expires
+  local c, rank = t.c, (9 - prio) * SPAN + seq
+  local gate = t.rg or (c.order or c.keys) and gate_of(t, key)
+  local times = expires_in or expires_at or c.expires
   if not A and (gate or times or unique or delay or at) then gathering() end
   if unique then claim_text(unique, id, window) end
   if times then expires = expiry_of(t, id, expires_in, expires_at) end
@@ -249,5 +252,6 @@ end
 local function too_large(id, name, size)
   local tn = call('HGET', P .. 'tn', name)
   local t = tn and topic(tonumber(tn))
-  return oversized(t and t.c or munpack(defaults()), id, name, size)
+  local most = size_of(t and t.c or munpack(defaults()))
+  if size > most then return oversized(id, name, size, most) end
 end
