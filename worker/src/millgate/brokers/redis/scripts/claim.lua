@@ -267,7 +267,7 @@ local function serve(t, count)
   end
   if expiring[1] then spread('ZREM', P .. 'ex', expiring) end
   if given > 0 then
-    call('ZADD', P .. 'leases', unpack(leases))
+    fill_zset(P .. 'leases', leases)
     alarm(until_)
     call('HSET', P .. 'L', unpack(held))
     call('SADD', P .. 'h:' .. w[2], unpack(out))

@@ -42,11 +42,17 @@ local function spread(command, key, pairs_)
   for at = 1, #pairs_, 1000 do call(command, key, unpack(pairs_, at, min(at + 999, #pairs_))) end
 end
 
--- Many fields of a hash that may be small: made a table before, lest each field passes all that are there.
+-- Many members of a hash or a sorted set that may be small: made a table before, lest each passes all that are there.
 local function fill_hash(key, pairs_)
   if #pairs_ > 100 then call('HSET', key, '', LONG) end
   spread('HSET', key, pairs_)
   if #pairs_ > 100 then call('HDEL', key, '') end
+end
+
+local function fill_zset(key, pairs_)
+  if #pairs_ > 100 then call('ZADD', key, 0, LONG) end
+  spread('ZADD', key, pairs_)
+  if #pairs_ > 100 then call('ZREM', key, LONG) end
 end
 
 -- The first write decides whether a server without memory lets a script pass: a DEL may always.

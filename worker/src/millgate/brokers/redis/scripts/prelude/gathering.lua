@@ -92,7 +92,13 @@ local function carry_out_gathered()
   end
   for command, by in pairs(gathered) do
     for key, list in pairs(by) do
-      if key == P .. 'a' and command == 'HSET' then fill_hash(key, list) else spread(command, key, list) end
+      if key == P .. 'a' and command == 'HSET' then
+        fill_hash(key, list)
+      elseif command == 'ZADD' then
+        fill_zset(key, list)
+      else
+        spread(command, key, list)
+      end
     end
   end
   gathered, dirty = {}, false

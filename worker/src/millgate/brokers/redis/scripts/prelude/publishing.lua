@@ -164,7 +164,7 @@ end
 -- More than pass their gates in one step: they wait before them, and the topic is closed until all have passed.
 --@seldom
 local function crowd(t, list)
-  spread('ZADD', P .. 'z:' .. t.n, list)
+  fill_zset(P .. 'z:' .. t.n, list)
   if not t.rg then
     t.rg, t.arm = '2', true
     call('HSET', P .. 't:' .. t.n, 'rg', '2')
@@ -180,7 +180,7 @@ local function admit(count)
   A = nil
   spread('HSET', P .. 'u', all.unique)
   for tn, list in pairs(all.later) do
-    spread('ZADD', P .. 'd:' .. tn, list)
+    fill_zset(P .. 'd:' .. tn, list)
     call('ZADD', P .. 'due', 'LT', all.due[tn], tn)
     alarm(all.due[tn])
   end
@@ -195,7 +195,7 @@ local function admit(count)
       end
     end
   end
-  for _, list in pairs(all.expires) do spread('ZADD', P .. 'ex', list) end
+  for _, list in pairs(all.expires) do fill_zset(P .. 'ex', list) end
 end
 
 -- Write the rows of accepted messages, and let these wait.
@@ -206,7 +206,7 @@ local function flush()
   M, rows = {}, 0
   for _, t in pairs(T) do
     if t.lane then
-      spread('ZADD', t.q, t.lane)
+      fill_zset(t.q, t.lane)
       t.w, t.lane, t.lanes, t.new = t.w + t.lanes / 2, false, 0, true
     end
   end

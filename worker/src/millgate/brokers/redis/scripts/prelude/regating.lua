@@ -17,7 +17,7 @@ local function regate(t, budget)
         moved[k], moved[k + 1] = page[k + 1], page[k]
         ids[#ids + 1] = page[k]
       end
-      spread('ZADD', z, moved)
+      fill_zset(z, moved)
       fetch(ids)
       for _, id in ipairs(ids) do leave_gate(id) end
       if key == t.q then t.w = t.w - #page / 2 end
