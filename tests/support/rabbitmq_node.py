@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
 
 from support.programs import Folder, Kept, free_port, need, user_for, wait_until_up
 from support.wait import eventually
 
+_LINES: Final = 100  # of a log that somebody may want to read
 _BIN: Final = Path("/usr/lib/rabbitmq/bin")
 
 
@@ -149,7 +152,17 @@ class RabbitMQ:
         self.ctl("stop_app")
         self.ctl("join_cluster", other.name)
         self.ctl("start_app")
-        eventually(lambda: self.name in other.ctl("cluster_status"), timeout=120)
+
+    def running(self) -> set[str]:
+        """The nodes of its cluster whose server runs, as this one sees them: a member need not."""
+        said = self.ctl("cluster_status", "--formatter", "json", check=False)
+        return set(json.loads(said)["running_nodes"])
+
+    def said(self) -> str:
+        """The newest lines that it has logged."""
+        files = sorted((self.home / "log").glob("*.log"))
+        lines = [line for file in files for line in file.read_text(errors="replace").splitlines()]
+        return "\n".join([f"{self.name}:", *lines[-_LINES:]])
 
     def own(self, path: Path) -> None:
         """Hand a file over to the node's account."""
@@ -206,8 +219,15 @@ def cluster(
         for _ in range(count - 1):
             nodes.append(RabbitMQ(config, programs=programs, cluster=nodes[0], erlang=erlang))
             nodes[-1].joined(nodes[0])
+        names = {node.name for node in nodes}
+        for node in nodes:  # that one is a member does not say that its server runs
+            eventually(partial(_sees, node, names), timeout=120)
     except BaseException:
         for node in nodes:
             node.close()
         raise
     return nodes
+
+
+def _sees(node: RabbitMQ, names: set[str]) -> bool:
+    return names <= node.running()

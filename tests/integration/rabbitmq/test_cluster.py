@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 import pytest
 
 from millgate.brokers.rabbitmq.broker import RabbitBroker
+from millgate.errors import MillgateError
 from support import rabbitmq_node
 from support.builders import a_topic
 from support.debian13 import Debian13
@@ -57,14 +58,21 @@ def node_of(nodes: Sequence[RabbitMQ], queue: str) -> RabbitMQ:
     return eventually(found, timeout=PATIENCE)  # type: ignore[return-value]
 
 
-def served(broker: RabbitBroker) -> RabbitBroker:
-    """Wait until a brokerd serves the queue: its streams need nodes that have agreed upon their leaders."""
+def served(broker: RabbitBroker, brokerd: Brokerd, nodes: Sequence[RabbitMQ]) -> RabbitBroker:
+    """Wait until a brokerd serves the queue: its streams need nodes that have agreed upon their leaders.
+
+    What all of them said tells why it does not.
+    """
 
     def served() -> bool:
         broker.setup()
         return True
 
-    eventually(served, timeout=PATIENCE)
+    try:
+        eventually(served, timeout=PATIENCE)
+    except MillgateError as error:
+        said = "\n\n".join([brokerd.said(), *(node.said() for node in nodes)])
+        raise AssertionError(f"{error}\n{said}") from error
     return broker
 
 
@@ -88,17 +96,16 @@ def whole(nodes: Sequence[RabbitMQ], queue: str) -> None:
 def test_streams_are_on_every_node(
     nodes: Sequence[RabbitMQ], queue: str, serve: Serve, open_one: Open, url: str
 ) -> None:
-    serve(url)
-    served(open_one(queue, url, 20.0))
+    served(open_one(queue, url, 20.0), serve(url), nodes)
     whole(nodes, queue)
 
 
 def test_a_node_that_dies_under_load_costs_nothing(
     nodes: Sequence[RabbitMQ], queue: str, serve: Serve, open_one: Open, load: Load, url: str
 ) -> None:
+    brokerd = serve(url)
     serve(url)
-    serve(url)
-    served(open_one(queue, url, 20.0)).configure([a_topic(lease=20.0)])
+    served(open_one(queue, url, 20.0), brokerd, nodes).configure([a_topic(lease=20.0)])
     ledger = load(url, 20.0)
     for _ in range(2):
         goes_on(ledger)
@@ -116,9 +123,9 @@ def test_a_node_that_dies_under_load_costs_nothing(
 def test_a_node_that_is_cut_off_from_the_others_serves_nobody_until_it_is_back(
     nodes: Sequence[RabbitMQ], queue: str, serve: Serve, open_one: Open, load: Load, url: str
 ) -> None:
+    brokerd = serve(url)
     serve(url)
-    serve(url)
-    served(open_one(queue, url, 20.0)).configure([a_topic(lease=25.0)])
+    served(open_one(queue, url, 20.0), brokerd, nodes).configure([a_topic(lease=25.0)])
     ledger = load(url, 20.0)
     goes_on(ledger)
     alone = node_of(nodes, queue)
