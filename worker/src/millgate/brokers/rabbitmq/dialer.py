@@ -16,6 +16,7 @@ from millgate.clock import Clock
 from millgate.errors import BrokerTimeout, VersionUnsupported
 
 _CONNECT: Final = 4.0  # seconds for one attempt to connect
+_ELSEWHERE: Final = 5.0  # seconds without a brokerd after which another node is asked
 _DOUBT: Final = 0.3  # seconds for a server to show that a connection still carries something
 
 
@@ -38,6 +39,8 @@ class Dialer:
             None  # what a call was told that found none since the last start
         )
         self._wire: Wire | None = None
+        #: Since when calls find no brokerd, or since another node was last asked; None: the last one found it.
+        self.missed: float | None = None
 
     def __call__(self, caller: Caller, end: float) -> DialedLine:
         """A link for a call that ends by `end` (monotonic seconds)."""
@@ -85,6 +88,7 @@ class Dialer:
     def missing(self, absent: Absent, starts: int) -> NoReturn:
         """Nobody serves the queue, after so many starts: raises Absent. Where that is wanted, the next link comes with
         a brokerd: whoever asks for it says how long its call may take."""
+        self._look_elsewhere()
         if not self._target.may_start:
             raise Absent(
                 f"{absent}; its operator runs one, or: millgate brokerd --broker URL --queue {self._queue}"
@@ -92,6 +96,19 @@ class Dialer:
         if starts == self.starts:
             self._absent = absent
         raise absent
+
+    def _look_elsewhere(self) -> None:
+        """Let the next call come by another node, when this one has known of no brokerd for long: one that was cut off
+        from the others for a moment may have missed what they know, and lives on."""
+        now = self._clock.monotonic()
+        if self.missed is None:
+            self.missed = now
+        elif now >= self.missed + _ELSEWHERE and len(self._target.addresses) > 1:
+            self.missed = now
+            with self._lock:
+                wire, self._wire = self._wire, None
+            if wire is not None:
+                wire.close()
 
     def _start(self, absent: Absent, end: float) -> None:
         """Start a brokerd, unless another thread has. Raises BrokerTimeout, and what keeps it from coming up."""
@@ -122,6 +139,8 @@ class DialedLine:
     def receive(self, end: float) -> bytes:
         """The next answer, when it comes before `end`. Raises BrokerUnavailable and its kinds."""
         try:
-            return self._line.receive(end)
+            answer = self._line.receive(end)
         except Absent as absent:
             self._dialer.missing(absent, self._starts)
+        self._dialer.missed = None
+        return answer
