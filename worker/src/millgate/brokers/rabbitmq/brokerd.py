@@ -23,6 +23,7 @@ from millgate.brokers.rabbitmq.lines import Line
 from millgate.brokers.rabbitmq.mailbox import Mailbox
 from millgate.brokers.rabbitmq.names import Names
 from millgate.brokers.rabbitmq.proof import Proof
+from millgate.brokers.rabbitmq.pump import Pump
 from millgate.brokers.rabbitmq.records import FORMAT
 from millgate.brokers.rabbitmq.role import Brokerd, Standing, Tell
 from millgate.brokers.rabbitmq.standby import Standby
@@ -83,6 +84,7 @@ class Server:
         self._connection: Any = None
         self._channel: Any = None
         self._express: Any = None
+        self._pump: Any = None
         self._writing: tuple[Writer, str] | None = None  # a snapshot's process and name
         self._stopping = self._waiting = False
         self._began = self._heard = clock.monotonic()
@@ -207,7 +209,8 @@ class Server:
         before, term = self._engine, self._journal.term
         try:
             self._express = Express(self._connection._impl)  # noqa: SLF001 -- what the wrapping hides
-            self._journal.take_over(Streams(self._connection, self._express))
+            self._pump = Pump(self._connection)
+            self._journal.take_over(Streams(self._connection, self._express, self._pump))
         except NotDecodable as error:
             raise BrokerRefused(
                 f"what is stored in {self._names.prefix}* cannot be read: {error}"
@@ -225,17 +228,21 @@ class Server:
         return Desk(self._engine, self._journal, self._mailbox.send, self._info)
 
     def _serve(self) -> None:
-        self._mailbox.open(self._connection, self._channel, self._express)
+        self._mailbox.open(self._channel, self._express)
         self._channel.add_on_cancel_callback(self._cancelled)
         self._heard = self._clock.monotonic()
         self._proof = Proof(self._heard)
         while not self._stopping:
-            self._connection.process_data_events(self._patience())
+            self._pump.until(self._stirred, self._patience())
+            self._pump.dispatch()
             self._prove()
             self._turn()
             self._look_after_streams()
             self._consider_snapshot()
             self._end_if_idle()
+
+    def _stirred(self) -> bool:
+        return self._mailbox.stirred or self._stopping or self._pump.asked
 
     def _turn(self) -> None:
         monotonic = self._clock.monotonic()

@@ -153,7 +153,7 @@ class Journal:
         assert self._streams is not None
         head = self.head
         names = [self._names.head, *head.journals, *([head.snapshot] if head.snapshot else [])]
-        if not all(map(self._streams.present, names)):
+        if not self._streams.present(*names):
             self._restore()
         self._looks += 1
         if self._looks % _SAY_AGAIN == 0:

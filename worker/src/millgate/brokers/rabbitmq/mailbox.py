@@ -16,6 +16,7 @@ from millgate.errors import NotDecodable
 
 #: Messages that the server sends before the first of them is taken.
 AHEAD: Final = 100
+_TOGETHER: Final = AHEAD // 4  # of them that are acknowledged in one
 _MUCH: Final = 65536  # bytes of an answer that does not wait for the others
 _PROOF: Final = "millgate-proof"
 _PROVING: Final = Properties(type=_PROOF).pack()
@@ -43,14 +44,16 @@ class Mailbox:
         self._lines = Lines(queue)
         self._calls: list[Came] = []
         self._answers: list[bytes] = []
-        self._tag = 0  # of the last delivery that is not acknowledged; 0: there is none
-        self._connection: Any = None
+        self._tag = 0  # of the last delivery
+        self._acknowledged = 0  # the tag of the last that the server was told of
+        self._due = False  # whether it is to be told now
+        self.stirred = False  # whether something has come for which a turn is due
         self._express: Any = None
         self._number = 0  # the channel's
 
-    def open(self, connection: Any, channel: Any, express: Express) -> None:
+    def open(self, channel: Any, express: Express) -> None:
         """Begin to take calls: `channel` is the driver's, of the connection that has the queue."""
-        self._connection, self._express = connection, express
+        self._express = express
         self._number = channel.channel_number
         express.watch(self._number, self._came)
         # What is too much for one turn stays with the server, where it is void in time; here it would be kept.
@@ -61,10 +64,12 @@ class Mailbox:
         """The connection is gone, and with it what has come and was to go."""
         self._calls.clear()
         self._answers.clear()
-        self._tag = 0
+        self._tag = self._acknowledged = 0
+        self._due = self.stirred = False
 
     def taken(self, monotonic: float) -> list[Came]:
         """The calls that have come since this was last asked."""
+        self.stirred = False
         for line in self._lines.silent(monotonic):
             self._leave(line)
         calls, self._calls = self._calls, []
@@ -79,10 +84,15 @@ class Mailbox:
                 self.flush()
 
     def flush(self) -> None:
-        """Let all answers go, and more calls come."""
-        if self._tag:
+        """Let all answers go, and more calls come.
+
+        Only so many calls are acknowledged at once that the next are on their way in time: the server forgets what
+        was delivered when this connection ends, acknowledged or not. What is no call comes regularly, and takes what
+        came before it along, so that nothing waits for long.
+        """
+        if self._due or self._tag - self._acknowledged >= _TOGETHER:
             self._answers.append(acknowledgement(self._number, self._tag))
-            self._tag = 0
+            self._acknowledged, self._due = self._tag, False
         if self._answers:
             data, self._answers = b"".join(self._answers), []
             self._express.send(data)
@@ -94,14 +104,12 @@ class Mailbox:
     def _came(self, arrival: Arrival) -> None:
         if arrival.kind is not Kind.DELIVERED:
             return
-        self._tag = arrival.tag
-        # A turn is due: the driver knows nothing of what comes by this way.
-        self._connection._request_channel_dispatch(-self._number)  # noqa: SLF001
+        self._tag, self.stirred = arrival.tag, True
         properties = arrival.properties
-        if properties.type == PROBE:
-            return
-        if properties.type == _PROOF:
-            self._proved()
+        if properties.type in (PROBE, _PROOF):
+            self._due = True
+            if properties.type == _PROOF:
+                self._proved()
             return
         line = Line(properties.reply_to, properties.correlation_id)
         try:

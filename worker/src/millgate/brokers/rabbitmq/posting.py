@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+from logging import getLogger
 from typing import Any, Final
 
 from pika import exceptions
 
 from millgate.brokers.rabbitmq.express import Express
 from millgate.brokers.rabbitmq.packets import Arrival, Kind, Properties
+from millgate.brokers.rabbitmq.pump import Pump
 
+#: Seconds for a confirmation after which that is said.
+SLOW: Final = 3.0
 _PERSISTENT: Final = Properties().pack(persistent=True)
+
+log = getLogger("millgate.brokers.rabbitmq")
 
 
 class Posting:
     """One channel with confirmations."""
 
-    def __init__(self, connection: Any, express: Express) -> None:
-        """`connection` is the driver's, whose way `express` is."""
+    def __init__(self, connection: Any, express: Express, pump: Pump) -> None:
+        """`connection` is the driver's, whose way `express` is, and `pump` what waits on it."""
         self._channel = connection.channel()
         self._channel.confirm_delivery()
         self._express = express
+        self._pump = pump
         self._sent = self._confirmed = 0
         self._bad: Kind | None = None
         express.watch(self._channel.channel_number, self._came)
@@ -33,11 +40,24 @@ class Posting:
         self._bad = None
         number = self._channel.channel_number
         self._express.publish(number, queue, body, _PERSISTENT, mandatory=True)
-        self._channel._flush_output(self._done)  # noqa: SLF001 -- what the driver itself waits with
+        if not self._pump.until(self._over, SLOW) or not self._done():
+            self._wait_on(queue)
         if self._bad is Kind.RETURNED:
             raise exceptions.UnroutableError([])
         if self._bad is not None:
             raise exceptions.NackError([])
+
+    def _wait_on(self, queue: str) -> None:
+        """Wait as the driver itself does: it raises what keeps the confirmation from coming."""
+        channel = self._channel
+        if not channel.is_closed:
+            say_slow(queue)
+        elif isinstance(channel._closing_reason, exceptions.ChannelClosedByBroker):  # noqa: SLF001
+            raise channel._closing_reason  # noqa: SLF001
+        channel._flush_output(self._done)  # noqa: SLF001
+
+    def _over(self) -> bool:
+        return self._confirmed >= self._sent or self._channel.is_closed
 
     def _done(self) -> bool:
         return self._confirmed >= self._sent
@@ -49,3 +69,13 @@ class Posting:
         self._confirmed = max(self._confirmed, arrival.tag)
         if arrival.kind is Kind.REFUSED:
             self._bad = arrival.kind
+
+
+def say_slow(name: str) -> None:
+    """Log that what was put into a stream is not confirmed."""
+    log.warning(
+        "%s: no confirmation for %g s of what was put into it; everybody waits. It may be an alarm (memory, disk), or"
+        " too few of its replicas run",
+        name,
+        SLOW,
+    )

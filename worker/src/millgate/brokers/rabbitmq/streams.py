@@ -6,7 +6,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from logging import getLogger
 from typing import Any, Final
 
 import pika
@@ -14,7 +13,8 @@ from pika import exceptions
 
 from millgate.brokers.rabbitmq import refusals
 from millgate.brokers.rabbitmq.express import Express
-from millgate.brokers.rabbitmq.posting import Posting
+from millgate.brokers.rabbitmq.posting import SLOW, Posting, say_slow
+from millgate.brokers.rabbitmq.pump import Pump
 from millgate.brokers.rabbitmq.records import Entry, unpack
 
 _SEGMENT: Final = 64 * 2**20
@@ -26,13 +26,10 @@ _SILENCE: Final = (
 )
 _GLANCE: Final = 1.0  # seconds in which a stream that has entries shows one
 _SIGN: Final = 0.2  # seconds between two looks at a connection that nobody works with
-_SLOW: Final = 3.0  # seconds for a confirmation after which that is said
 _PERSISTENT: Final = pika.BasicProperties(delivery_mode=2)
 #: What a message is called that only asks whether somebody has the queue.
 PROBE: Final = "millgate-probe"
 _PROBE: Final = pika.BasicProperties(type=PROBE, expiration="1000")
-
-log = getLogger("millgate.brokers.rabbitmq")
 
 
 class Gone(exceptions.AMQPError):  # type: ignore[misc]
@@ -46,12 +43,14 @@ class Silent(exceptions.AMQPConnectionError):  # type: ignore[misc]
 class Streams:
     """All streams that one connection works with. `channel` has publisher confirms."""
 
-    def __init__(self, connection: Any, express: Express | None = None) -> None:
-        """`express`: the way of that connection for whoever appends often."""
+    def __init__(
+        self, connection: Any, express: Express | None = None, pump: Pump | None = None
+    ) -> None:
+        """`express` and `pump`: the ways of that connection for whoever appends often."""
         self._connection = connection
         self.channel = connection.channel()
         self.channel.confirm_delivery()
-        self._posting = None if express is None else Posting(connection, express)
+        self._posting = Posting(connection, express, pump) if express and pump else None
 
     def declare(self, name: str, *, only_newest: bool = False) -> None:
         """Make a stream unless it is there. `only_newest`: it need not grow beyond its newest entries."""
@@ -71,8 +70,7 @@ class Streams:
     def append(self, name: str, entry: Entry) -> None:
         """Store an entry; on return the server has confirmed it. Raises Gone, and the driver's errors."""
         try:
-            with _said_when_slow(self._connection, name):
-                self._put(name, entry.pack())
+            self._put(name, entry.pack())
         except exceptions.UnroutableError as error:
             if self.present(name):  # a server that has just come up finds its streams one by one
                 raise
@@ -81,7 +79,8 @@ class Streams:
     def _put(self, name: str, body: bytes) -> None:
         if self._posting is not None:
             self._posting.post(name, body)
-        else:
+            return
+        with _said_when_slow(self._connection, name):
             self.channel.basic_publish("", name, body, properties=_PERSISTENT, mandatory=True)
 
     @contextmanager
@@ -100,11 +99,12 @@ class Streams:
                 done.set()
                 keeper.join()
 
-    def present(self, name: str) -> bool:
-        """Whether there is such a stream. Raises the driver's errors, also for one that cannot be reached now."""
+    def present(self, *names: str) -> bool:
+        """Whether all these streams are there. Raises the driver's errors, also for one that cannot be reached now."""
         channel = self._connection.channel()
         try:
-            channel.queue_declare(name, passive=True)
+            for name in names:
+                channel.queue_declare(name, passive=True)
         except exceptions.ChannelClosedByBroker as error:
             if refusals.absent(error):
                 return False
@@ -207,18 +207,9 @@ def _keep(connection: Any, done: threading.Event) -> None:
 def _said_when_slow(connection: Any, name: str) -> Iterator[None]:
     """Log a warning when what is put into that stream is not confirmed soon."""
     inner = connection._impl  # noqa: SLF001 -- the driver's own timers wait until it is idle
-    timer = inner._adapter_call_later(_SLOW, partial(_slow, name)) if inner.is_open else None  # noqa: SLF001
+    timer = inner._adapter_call_later(SLOW, partial(say_slow, name)) if inner.is_open else None  # noqa: SLF001
     try:
         yield
     finally:
         if timer is not None and inner.is_open:
             inner._adapter_remove_timeout(timer)  # noqa: SLF001
-
-
-def _slow(name: str) -> None:
-    log.warning(
-        "%s: no confirmation for %g s of what was put into it; everybody waits. It may be an alarm (memory, disk), or"
-        " too few of its replicas run",
-        name,
-        _SLOW,
-    )
