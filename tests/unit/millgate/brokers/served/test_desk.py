@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -24,10 +25,12 @@ class FullJournal:
 
     def __init__(self) -> None:
         self.full = False
+        self.before: Callable[[], None] = lambda: None
         self.kept: list[bytes] = []
         self.synced: list[bool] = []
 
     def append(self, records: list[bytes], *, on_disk: bool = True) -> None:
+        self.before()
         if self.full:
             raise BrokerUnavailable("no room")
         self.kept += records
@@ -41,16 +44,23 @@ class Office:
         self.engine, self.journal = Engine(), FullJournal()
         self.answers: dict[str, list[Any]] = {}
         self.now, self.number = 1_000_000.0, 0
+        self.kept_back: list[tuple[str, Any]] = []
         self.desk = Desk(
             self.engine,
             self.journal,  # type: ignore[arg-type]
             self.send,
             lambda: {"pid": 7},
             one_host=one_host,
+            flush=self.flush,
         )
 
     def send(self, connection: Any, payload: bytes) -> None:
-        self.answers.setdefault(connection, []).append(frames.unpack(payload)[1:])
+        self.kept_back.append((connection, frames.unpack(payload)[1:]))
+
+    def flush(self) -> None:
+        for connection, answer in self.kept_back:
+            self.answers.setdefault(connection, []).append(answer)
+        self.kept_back.clear()
 
     def came(self, who: str, verb: str, *args: object) -> Came:
         self.number += 1
@@ -62,6 +72,7 @@ class Office:
         """What is answered in this turn."""
         self.answers = {}
         self.desk.turn(self.now, self.now, calls)
+        self.flush()
         return self.answers
 
     def do(self, who: str, verb: str, *args: object) -> Any:
@@ -119,6 +130,74 @@ def test_when_the_woken_have_taken_it_the_others_sleep_on(office: Office) -> Non
     due = office.wake_in()
     assert due is not None
     assert due > 5
+
+
+def heard_before_the_store(office: Office, *calls: Came) -> dict[str, list[Any]]:
+    """Who was answered what when the journal was asked to store these calls."""
+    heard: dict[str, list[Any]] = {}
+    office.journal.before = lambda: heard.update(office.answers)
+    office.turn(*calls)
+    office.journal.before = lambda: None
+    return heard
+
+
+def sent(office: Office, count: int = 1, **fields: Any) -> Came:
+    plain = [values.from_message(a_message(**fields)) for _ in range(count)]
+    return office.came("producer", "publish", plain, None)
+
+
+def test_who_waits_comes_while_what_is_sure_to_be_claimable_is_stored(office: Office) -> None:
+    office.publish(1, topic="other")  # so that there is a queue
+    for who in "abc":
+        office.wait(who, "mail")
+    office.publish(1, topic="mail")
+    office.do("producer", "purge", "mail", ["waiting"])
+    office.wait("a", "mail")
+    assert heard_before_the_store(office, sent(office, 2, topic="mail")) == {
+        "b": [[True]],
+        "c": [[True]],
+    }
+    assert set(office.answers) == {"producer", "b", "c"}  # one for each message, not one more
+    due = office.wake_in()
+    assert due is not None
+    assert office.pass_time(due) == {"a": [[True]]}  # what the woken leave
+
+
+@pytest.mark.parametrize(
+    ("policy", "message"),
+    [
+        ({"limit": 0}, {}),
+        ({"limit": 1}, {}),
+        ({"rate": Rate(1, 60)}, {}),
+        ({"key_limit": 1}, {"key": "k"}),
+        ({"paused": True}, {}),
+        ({}, {"delay": 60.0}),
+        ({}, {"unique": "u"}),
+    ],
+)
+def test_who_waits_is_not_told_early_of_what_may_not_start(
+    office: Office, policy: dict[str, Any], message: dict[str, Any]
+) -> None:
+    office.do("x", "configure", [policy_to_dict(TopicPolicy("mail", **policy))], None, False)
+    office.wait("a", "mail")
+    assert heard_before_the_store(office, sent(office, topic="mail", **message)) == {}
+
+
+def test_a_store_that_fails_after_it_was_foretold_leaves_nothing(office: Office) -> None:
+    office.publish(1, topic="mail")
+    office.do("producer", "purge", "mail", ["waiting"])
+    office.wait("a", "mail")
+    office.journal.full = True
+    assert office.turn(sent(office, topic="mail"))["a"] == [[True]]
+    assert office.wait("a", "mail") is None
+
+
+def test_nonsense_that_is_published_wakes_nobody(office: Office) -> None:
+    office.publish(1, topic="mail")
+    office.do("producer", "purge", "mail", ["waiting"])
+    office.wait("a", "mail")
+    for args in ((), (1, None), ([[]], None), ([["id", ["mail"], *[None] * 12]], None)):
+        assert "a" not in office.turn(office.came("producer", "publish", *args))
 
 
 def test_only_who_takes_the_topic_is_woken(office: Office) -> None:

@@ -90,6 +90,18 @@ class Core:
         """Seconds after which time alone may make something claimable; None: it will not."""
         return claim.next_due(self.store, tick.tick(self.store, now), subscription)
 
+    def lets_start(self, name: str, subscription: Subscription) -> bool:
+        """Whether a message that comes to this topic now is sure to be claimable by this subscription at once."""
+        store = self.store
+        topic = store.topics.get(name)
+        return (
+            topic is not None
+            and topic.open
+            and store.config.queue.limit is None
+            and not store.config.queue.suspended
+            and store.level(subscription, topic) is not None
+        )
+
     def dump(self) -> Any:
         """The whole queue as plain values (msgpack can carry them)."""
         return snapshot.dump(self.store)

@@ -74,6 +74,13 @@ class Topic:
         self.paused = held or self.policy.paused
 
     @property
+    def open(self) -> bool:
+        """Whether whatever is due may start: no limit, rate, key or order holds it back, and nobody has paused it."""
+        policy = self.policy
+        gated = policy.ordering is not Ordering.NONE or policy.effective_key_limit is not None
+        return self.free and not self.paused and not gated
+
+    @property
     def waiting(self) -> int:
         """Rows that are due."""
         return self.line.live + self.parked

@@ -225,7 +225,8 @@ class Server:
         log.info("serving %s in term %d", self._names.prefix, self._journal.head.term)
 
     def _new_desk(self) -> Desk:
-        return Desk(self._engine, self._journal, self._mailbox.send, self._info)
+        mailbox = self._mailbox
+        return Desk(self._engine, self._journal, mailbox.send, self._info, flush=mailbox.flush)
 
     def _serve(self) -> None:
         self._mailbox.open(self._channel, self._express)

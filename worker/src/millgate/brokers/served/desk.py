@@ -11,13 +11,15 @@ from collections.abc import Callable, Hashable, Sequence
 from logging import getLogger
 from typing import Any, Final, Protocol
 
-from millgate.brokers.served import reports, values, verbs
+from millgate.brokers.served import early, reports, values, verbs
 from millgate.brokers.served.answers import failure, success
 from millgate.brokers.served.caller import Caller
 from millgate.brokers.served.engine import Call, Engine
 from millgate.brokers.served.waiting import Parked, Waiting
 from millgate.errors import BrokerError, BrokerUnavailable, UnsupportedByBroker
+from millgate.queues import Subscription
 
+_PUBLISH: Final = "publish"
 _WAIT_FOR_WORK: Final = "wait_for_work"
 _WAIT: Final = "wait"
 _SERVER: Final = "server"
@@ -64,7 +66,10 @@ class Desk:
         info: Callable[[], dict[str, Any]],
         *,
         one_host: bool = False,
+        flush: Callable[[], None] = lambda: None,
     ) -> None:
+        """`flush` lets go what `send` has kept so far."""
+        self._flush = flush
         self._one_host = one_host  # whether a machine that fails takes all workers along
         self._engine = engine
         self._journal = journal
@@ -78,6 +83,8 @@ class Desk:
         self._looks: dict[
             str, float
         ] = {}  # queue → when, monotonic, its waiting workers are looked after again
+        #: Of queues and what callers take, how many were woken before the store, this turn.
+        self._foretold: dict[tuple[str, Subscription], int] = {}
 
     def turn(self, now: float, monotonic: float, calls: Sequence[Came]) -> None:
         """Let time pass up to `now`, carry out `calls`, answer them and whoever waited for what they changed.
@@ -86,6 +93,7 @@ class Desk:
         """
         touched = self._due(now)
         writes = [came for came in calls if came.call.verb in verbs.WRITES]
+        self._foretell(writes)
         if writes and self._stored(now, writes):
             # all of it first: a line that fails must not keep what is stored from being carried out
             answers = [self._engine.apply(now, came.caller, came.call) for came in writes]
@@ -128,6 +136,31 @@ class Desk:
                 due[name] = None
         return due
 
+    def _foretell(self, writes: Sequence[Came]) -> None:
+        """Wake whoever waits for what is about to be stored: it comes for it while that is done.
+
+        It finds nothing should that fail. Only what is sure to be claimable is foretold: a claim that is for nothing
+        costs more than this saves.
+        """
+        self._foretold.clear()
+        for came in writes if len(self._waiting) else ():
+            if came.call.verb == _PUBLISH:
+                self._foretell_one(came)
+        if self._foretold:
+            self._flush()
+
+    def _foretell_one(self, came: Came) -> None:
+        queue = came.caller.queue
+        core = self._engine.core(queue)
+        topics = early.topics(came.call.args)
+        for subscription, parked in self._waiting.for_work(queue).items():
+            count = sum(core.lets_start(topic, subscription) for topic in topics[: len(parked)])
+            for one in parked[:count]:
+                self._answer(one, True)
+            if count:
+                already = self._foretold.get((queue, subscription), 0)
+                self._foretold[queue, subscription] = already + count
+
     def _stored(self, now: float, writes: Sequence[Came]) -> bool:
         """Put calls into the journal; when that fails, their callers are told, and nothing has happened."""
         if self._journal is None:
@@ -164,12 +197,13 @@ class Desk:
         core = self._engine.core(queue)
         left_out, soonest = False, math.inf
         for subscription, parked in self._waiting.for_work(queue).items():
-            ready = core.ready(now, subscription)
+            told = self._foretold.get((queue, subscription), 0)
+            ready = max(0, core.ready(now, subscription) - told)
             count = len(parked) if all_ and ready else min(ready, len(parked))
             for one in parked[:count]:
                 self._answer(one, True)
             if count < len(parked):
-                left_out = left_out or count > 0
+                left_out = left_out or count + told > 0
                 due = core.next_due(now, subscription)
                 soonest = min(soonest, math.inf if due is None else max(due, _SOON))
         # Who was woken may not come: it may have been stopped, or have another limit of its own.
