@@ -9,8 +9,7 @@ import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import AMQPError, ConsumerCancelled
 
-from millgate.brokers.rabbitmq import journal
-from millgate.brokers.rabbitmq import streams as streams_module
+from millgate.brokers.rabbitmq import journal, vigil
 from millgate.brokers.rabbitmq.connection import LOST
 from millgate.brokers.rabbitmq.journal import Journal, write_snapshot
 from millgate.brokers.rabbitmq.names import Names
@@ -245,10 +244,10 @@ def test_a_confirmation_that_is_long_in_coming_is_said(
     streams, name = Streams(connection()), Names(fresh_queue()).head
     streams.declare(name, only_newest=True)
     nobodys_mark(streams, name)
-    assert "no confirmation" not in caplog.text
-    monkeypatch.setattr(streams_module, "_SLOW", 0.0)
+    assert "no answer" not in caplog.text
+    monkeypatch.setattr(vigil, "SLOW", 0.0)
     nobodys_mark(streams, name)
-    assert f"{name}: no confirmation" in caplog.text
+    assert f"{name}: no answer" in caplog.text
 
 
 def test_a_reader_that_the_server_ended_reads_on_when_the_stream_is_there(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from logging import getLogger
 from typing import Any, Final
 
 from pika import exceptions
@@ -10,23 +9,21 @@ from pika import exceptions
 from millgate.brokers.rabbitmq.express import Express
 from millgate.brokers.rabbitmq.packets import Arrival, Kind, Properties
 from millgate.brokers.rabbitmq.pump import Pump
+from millgate.brokers.rabbitmq.vigil import SLOW, Vigil
 
-#: Seconds for a confirmation after which that is said.
-SLOW: Final = 3.0
 _PERSISTENT: Final = Properties().pack(persistent=True)
-
-log = getLogger("millgate.brokers.rabbitmq")
 
 
 class Posting:
     """One channel with confirmations."""
 
-    def __init__(self, connection: Any, express: Express, pump: Pump) -> None:
-        """`connection` is the driver's, whose way `express` is, and `pump` what waits on it."""
+    def __init__(self, connection: Any, express: Express, pump: Pump, vigil: Vigil) -> None:
+        """`connection` is the driver's, whose way `express` is, `pump` what waits on it, and `vigil` over it."""
         self._channel = connection.channel()
         self._channel.confirm_delivery()
         self._express = express
         self._pump = pump
+        self._vigil = vigil
         self._sent = self._confirmed = 0
         self._bad: Kind | None = None
         express.watch(self._channel.channel_number, self._came)
@@ -49,12 +46,12 @@ class Posting:
 
     def _wait_on(self, queue: str) -> None:
         """Wait as the driver itself does: it raises what keeps the confirmation from coming."""
-        channel = self._channel
-        if not channel.is_closed:
-            say_slow(queue)
-        elif isinstance(channel._closing_reason, exceptions.ChannelClosedByBroker):  # noqa: SLF001
-            raise channel._closing_reason  # noqa: SLF001
-        channel._flush_output(self._done)  # noqa: SLF001
+        self._pump.check()
+        channel, why = self._channel, self._channel._closing_reason  # noqa: SLF001
+        if isinstance(why, exceptions.ChannelClosedByBroker):
+            raise why
+        with self._vigil.over(queue, SLOW):
+            channel._flush_output(self._done)  # noqa: SLF001
 
     def _over(self) -> bool:
         return self._confirmed >= self._sent or self._channel.is_closed
@@ -69,13 +66,3 @@ class Posting:
         self._confirmed = max(self._confirmed, arrival.tag)
         if arrival.kind is Kind.REFUSED:
             self._bad = arrival.kind
-
-
-def say_slow(name: str) -> None:
-    """Log that what was put into a stream is not confirmed."""
-    log.warning(
-        "%s: no confirmation for %g s of what was put into it; everybody waits. It may be an alarm (memory, disk), or"
-        " too few of its replicas run",
-        name,
-        SLOW,
-    )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
 from typing import Any, Final
 
 import pika
@@ -13,9 +12,10 @@ from pika import exceptions
 
 from millgate.brokers.rabbitmq import refusals
 from millgate.brokers.rabbitmq.express import Express
-from millgate.brokers.rabbitmq.posting import SLOW, Posting, say_slow
+from millgate.brokers.rabbitmq.posting import Posting
 from millgate.brokers.rabbitmq.pump import Pump
 from millgate.brokers.rabbitmq.records import Entry, unpack
+from millgate.brokers.rabbitmq.vigil import Vigil
 
 _SEGMENT: Final = 64 * 2**20
 _SMALL_SEGMENT: Final = 500_000
@@ -50,7 +50,8 @@ class Streams:
         self._connection = connection
         self.channel = connection.channel()
         self.channel.confirm_delivery()
-        self._posting = Posting(connection, express, pump) if express and pump else None
+        self._vigil = vigil = Vigil(connection)
+        self._posting = Posting(connection, express, pump, vigil) if express and pump else None
 
     def declare(self, name: str, *, only_newest: bool = False) -> None:
         """Make a stream unless it is there. `only_newest`: it need not grow beyond its newest entries."""
@@ -63,7 +64,8 @@ class Streams:
         else:
             arguments["x-stream-max-segment-size-bytes"] = _SEGMENT
         try:
-            self.channel.queue_declare(name, durable=True, arguments=arguments)
+            with self._vigil.over(name):
+                self.channel.queue_declare(name, durable=True, arguments=arguments)
         except exceptions.ChannelClosedByBroker as error:
             raise refusals.naming("configure", error) from error
 
@@ -80,7 +82,7 @@ class Streams:
         if self._posting is not None:
             self._posting.post(name, body)
             return
-        with _said_when_slow(self._connection, name):
+        with self._vigil.over(name):
             self.channel.basic_publish("", name, body, properties=_PERSISTENT, mandatory=True)
 
     @contextmanager
@@ -125,7 +127,8 @@ class Streams:
 
     def delete(self, name: str) -> None:
         """Remove a stream, if it is there."""
-        self.channel.queue_delete(name)
+        with self._vigil.over(name):
+            self.channel.queue_delete(name)
 
     def close(self) -> None:
         """Give the channel back."""
@@ -201,15 +204,3 @@ def _keep(connection: Any, done: threading.Event) -> None:
     with suppress(exceptions.AMQPError, OSError):  # whoever works with it next is told
         while not done.wait(_SIGN):
             connection.process_data_events(0)
-
-
-@contextmanager
-def _said_when_slow(connection: Any, name: str) -> Iterator[None]:
-    """Log a warning when what is put into that stream is not confirmed soon."""
-    inner = connection._impl  # noqa: SLF001 -- the driver's own timers wait until it is idle
-    timer = inner._adapter_call_later(SLOW, partial(say_slow, name)) if inner.is_open else None  # noqa: SLF001
-    try:
-        yield
-    finally:
-        if timer is not None and inner.is_open:
-            inner._adapter_remove_timeout(timer)  # noqa: SLF001
