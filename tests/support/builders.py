@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import time
 from dataclasses import replace
 from typing import Any
 
 from millgate.fleet import WorkerInfo, WorkerRef
-from millgate.ids import new_incarnation
+from millgate.ids import new_id, new_incarnation
 from millgate.message import Message
 from millgate.queues import TopicPolicy
 
@@ -15,8 +16,8 @@ _numbers = itertools.count(1)
 
 
 def a_message(**fields: Any) -> Message:
-    """A message with an id of its own, for topic `default`."""
-    base = Message(id=f"m{next(_numbers)}", topic="default", task="work", body=b"[[],{}]")
+    """A message with an id as apps make them, for topic `default`."""
+    base = Message(id=new_id(time.time()), topic="default", task="work", body=b"[[],{}]")
     return replace(base, **fields)
 
 

@@ -5,11 +5,14 @@
 -- Functions find the rows of what is at hand by `x BETWEEN y AND y` instead of `x = y`. Connections keep their plans, and
 -- one that was made while a table was empty would read it whole when it is full: an equality lets the planner turn the join
 -- round and walk the table's index from end to end, a range does not. A condition that must not choose the index is written
--- as a difference for the same reason (`until - now > '0'`).
+-- as a difference for the same reason (`until - now > '0'`). A row of two columns is found by a LATERAL query of its own: a
+-- range of pairs begins at the right place, but is read until the first column changes. Rows of two lists are never joined,
+-- since without hash joins each of one is compared with each of the other; `(x IN (SELECT …)) IS TRUE` makes a table of one.
+-- Whether there is a row for each of a list is asked by its value (`(SELECT …) IS NULL`): NOT EXISTS would be a join, too.
 
 CREATE TABLE meta (version int NOT NULL);
 
-CREATE SEQUENCE seq;        -- messages
+CREATE SEQUENCE seq INCREMENT 1024 MINVALUE 1024; -- messages; a call takes one number for up to 1024 of them
 CREATE SEQUENCE dead_no;    -- dead letters in the order of their burial
 CREATE SEQUENCE fence_no;   -- grants of locks
 

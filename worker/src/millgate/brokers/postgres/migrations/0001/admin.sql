@@ -12,9 +12,9 @@ DECLARE
 BEGIN
   PERFORM pg_advisory_xact_lock_shared(gate_1(1));
   v_now := clock_timestamp();
-  v_known := array(SELECT i FROM unnest(p_ids) i WHERE EXISTS (SELECT 1 FROM msg m WHERE m.id = i)
-    OR EXISTS (SELECT 1 FROM final f WHERE f.id = i AND f.until > v_now));
-  v_left := array(SELECT m.seq FROM msg m WHERE m.id = ANY (p_ids) AND NOT EXISTS (SELECT 1 FROM dead d WHERE d.seq = m.seq)
+  v_known := array(SELECT i FROM unnest(p_ids) i WHERE (SELECT true FROM msg m WHERE m.id = i)
+    OR (SELECT f.until FROM final f WHERE f.id = i) > v_now);
+  v_left := array(SELECT m.seq FROM msg m WHERE m.id = ANY (p_ids) AND (SELECT d.seq FROM dead d WHERE d.seq = m.seq) IS NULL
     AND NOT ended_1(m.seq, m.topic, m.prio));
   FOR try IN 1 .. 20 LOOP  -- one may be on its way from a place to the next
     EXIT WHEN cardinality(v_left) = 0;
@@ -28,7 +28,7 @@ BEGIN
     v_ended := v_ended || pull_1(array(SELECT s FROM unnest(v_left) s WHERE NOT s = ANY (v_signalled)), NULL, NULL);
     v_left := array(SELECT m.seq FROM msg m WHERE m.seq = ANY (v_left) AND NOT m.seq = ANY (v_signalled)
       AND NOT EXISTS (SELECT 1 FROM unnest(v_ended) e WHERE e.seq = m.seq)
-      AND NOT EXISTS (SELECT 1 FROM dead d WHERE d.seq = m.seq) AND NOT ended_1(m.seq, m.topic, m.prio));
+      AND (SELECT d.seq FROM dead d WHERE d.seq = m.seq) IS NULL AND NOT ended_1(m.seq, m.topic, m.prio));
     IF cardinality(v_left) > 0 THEN
       PERFORM pg_sleep(0.002);
     END IF;
@@ -72,7 +72,7 @@ BEGIN
   PERFORM pg_advisory_xact_lock_shared(gate_1(1));
   v_now := clock_timestamp();
   o_count := 0;
-  o_upto := coalesce(p_upto, (SELECT last_value FROM seq));
+  o_upto := coalesce(p_upto, (SELECT last_value + 1023 FROM seq));
   SELECT id, prios INTO t FROM topic WHERE name = p_topic;
   IF NOT FOUND THEN
     RETURN;

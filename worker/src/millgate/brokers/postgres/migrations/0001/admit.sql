@@ -6,10 +6,10 @@ BEGIN
   PERFORM keys_1(array_agg(w.topic), array_agg(w.adm)) FROM unnest(p_rows) w;
   WITH x AS MATERIALIZED (
     SELECT w.*, row_number() OVER (PARTITION BY w.topic, w.adm ORDER BY w.prio DESC, w.seq) <= t.adm_lim - k.n AS free
-      FROM unnest(p_rows) w JOIN topic t ON t.id = w.topic JOIN keystate k
-        ON (k.topic, k.adm) BETWEEN (w.topic, w.adm) AND (w.topic, w.adm)),
-  u AS (UPDATE keystate s SET n = s.n + c.n
-    FROM (SELECT topic, adm, count(*)::int AS n FROM x WHERE free GROUP BY topic, adm) c WHERE (s.topic, s.adm) BETWEEN (c.topic, c.adm) AND (c.topic, c.adm)),
+      FROM unnest(p_rows) w JOIN topic t ON t.id = w.topic
+        CROSS JOIN LATERAL (SELECT s.n FROM keystate s WHERE s.topic = w.topic AND s.adm = w.adm LIMIT 1) k),
+  u AS (INSERT INTO keystate AS s (topic, adm, n) SELECT topic, adm, count(*) FROM x WHERE free GROUP BY topic, adm
+    ON CONFLICT (topic, adm) DO UPDATE SET n = s.n + excluded.n),
   r AS (INSERT INTO ready SELECT (topic << 4) | (9 - prio), seq, since, failures, losses, interruptions, adm, failure, progress
     FROM x WHERE free),
   p AS (INSERT INTO parked SELECT topic, adm, 9 - prio, seq, since, failures, losses, interruptions, failure, progress

@@ -9,9 +9,9 @@ BEGIN
   IF p_adms IS NULL OR NOT EXISTS (SELECT 1 FROM parked) THEN
     RETURN;
   END IF;
-  FOR v_key IN SELECT k.topic, k.adm, t.sticky FROM keystate k JOIN topic t ON t.id = k.topic
-      WHERE (k.topic, k.adm) IN (SELECT x.topic, x.adm FROM unnest(p_topics, p_adms) x(topic, adm))
-      ORDER BY k.topic, k.adm FOR UPDATE OF k LOOP
+  FOR v_key IN SELECT k.*, t.sticky FROM (SELECT DISTINCT topic, adm COLLATE "C" AS adm FROM unnest(p_topics, p_adms) x(topic, adm) ORDER BY 1, 2) x
+      CROSS JOIN LATERAL (SELECT s.topic, s.adm FROM keystate s WHERE s.topic = x.topic AND s.adm = x.adm FOR UPDATE) k
+      JOIN topic t ON t.id = k.topic LOOP
     LOOP
       SELECT * INTO v_best FROM parked WHERE topic = v_key.topic AND adm = v_key.adm ORDER BY topic, adm, rank, seq LIMIT 1;
       EXIT WHEN NOT FOUND;

@@ -7,6 +7,11 @@ CREATE FUNCTION publish_1(
 ) LANGUAGE plpgsql AS $$
 DECLARE
   v_now timestamptz;
+  v_count int := cardinality(p_id);
+  v_ids int[];                 -- of the topics, as the next one typed, so that each row finds its element at once
+  v_expiry float8[];
+  v_due timestamptz[];         -- NULL: all are due
+  v_seq bigint;
   v_stored int;
   q record;
   t record;
@@ -17,53 +22,77 @@ BEGIN
   SELECT count(*) AS known, array_agg(x.id ORDER BY n.o) AS ids, array_agg(x.expires_in ORDER BY n.o) AS expiry,
       bool_or(x.adm_lim IS NOT NULL) AS gated, min(x.payload_max) AS payload
     INTO t FROM unnest(p_names) WITH ORDINALITY n(name, o) JOIN topic x ON x.name = n.name;
-  IF q.reject OR t.known < cardinality(p_names) OR t.payload < (SELECT max(octet_length(r)) FROM unnest(p_record) r) THEN
+  IF q.reject OR t.known < cardinality(p_names)
+      OR t.payload < (SELECT max(octet_length(p_record[n])) FROM generate_series(1, v_count) n) THEN
     PERFORM refuse_1(p_names, p_topic, p_id, p_record, p_chained);
     PERFORM topics_1(p_names);
     SELECT array_agg(x.id ORDER BY n.o) AS ids, array_agg(x.expires_in ORDER BY n.o) AS expiry,
         bool_or(x.adm_lim IS NOT NULL) AS gated
       INTO t FROM unnest(p_names) WITH ORDINALITY n(name, o) JOIN topic x ON x.name = n.name;
   END IF;
-  IF t.gated OR p_delay IS NOT NULL OR p_at IS NOT NULL OR p_ukey IS NOT NULL THEN
+  IF NOT t.gated AND p_ukey IS NULL AND v_count <= 1024 AND fresh_1(p_id) THEN  -- the straight way in
+    v_ids := t.ids; v_expiry := t.expiry; v_seq := nextval('seq') - 1;
+    IF p_delay IS NOT NULL OR p_at IS NOT NULL THEN
+      v_due := array(SELECT CASE WHEN p_at[n] IS NOT NULL THEN to_timestamp(p_at[n]) ELSE v_now + coalesce(p_delay[n], 0) * interval '1 s' END
+        FROM generate_series(1, v_count) n);
+    END IF;
+    BEGIN
+      INSERT INTO msg (seq, id, topic, prio, call, key, ttl, grp, expires, record)
+        SELECT v_seq + n, p_id[n], v_ids[p_topic[n]], p_prio[n], p_call, p_key[n], p_ttl[n], p_grp[n],
+            CASE WHEN p_expires_at[n] IS NOT NULL THEN least(to_timestamp(p_expires_at[n]), v_now + p_expires_in[n] * interval '1 s')
+                 ELSE v_now + coalesce(p_expires_in[n], v_expiry[p_topic[n]]) * interval '1 s' END, p_record[n]
+          FROM generate_series(1, v_count) n;
+      INSERT INTO ready (lane, seq, since) SELECT (v_ids[p_topic[n]] << 4) | (9 - p_prio[n]), v_seq + n, v_now
+        FROM generate_series(1, v_count) n WHERE (v_due[n] > v_now) IS NOT TRUE;
+      IF v_due IS NOT NULL THEN
+        INSERT INTO delayed (due, seq, topic, prio) SELECT v_due[n], v_seq + n, v_ids[p_topic[n]], p_prio[n]
+          FROM generate_series(1, v_count) n WHERE v_due[n] > v_now;
+      END IF;
+      INSERT INTO delta (topic, ready, delayed, enq)
+        SELECT v_ids[p_topic[n]], count(*) FILTER (WHERE (v_due[n] > v_now) IS NOT TRUE), count(*) FILTER (WHERE v_due[n] > v_now), count(*)
+          FROM generate_series(1, v_count) n GROUP BY 1;
+      v_stored := v_count;
+    EXCEPTION WHEN unique_violation THEN  -- somebody has stored one of these ids meanwhile
+      v_stored := NULL;
+    END;
+  END IF;
+  IF v_stored IS NULL THEN
     SELECT * INTO o_at, o_holder, v_stored FROM store_1(array(
       SELECT ROW (x.id, p_names[x.topic], x.prio, x.record, x.key, x.delay, x.at, x.expires_in, x.expires_at, x.ukey, x.ufor,
           x.ttl, x.grp)::draft
         FROM unnest(p_id, p_topic, p_prio, p_record, p_key, p_delay, p_at, p_expires_in, p_expires_at, p_ukey, p_ufor, p_ttl,
           p_grp) WITH ORDINALITY
           x(id, topic, prio, record, key, delay, at, expires_in, expires_at, ukey, ufor, ttl, grp, n) ORDER BY x.n), p_call, v_now);
-  ELSE  -- the straight way in
-    PERFORM clear_1(p_id, v_now);
-    WITH u AS MATERIALIZED (
-      SELECT nextval('seq') AS seq, t.ids[x.t] AS tid, x.*,
-          CASE WHEN x.eat IS NOT NULL THEN least(to_timestamp(x.eat), v_now + x.ein * interval '1 s')
-               ELSE v_now + coalesce(x.ein, t.expiry[x.t]) * interval '1 s' END AS expires
-        FROM unnest(p_id, p_topic, p_prio, p_record, p_key, p_expires_in, p_expires_at, p_ttl, p_grp) WITH ORDINALITY
-          x(id, t, prio, record, key, ein, eat, ttl, grp, n)
-        WHERE NOT EXISTS (SELECT 1 FROM final f WHERE f.id = x.id AND f.until > v_now)),
-    m AS (
-      INSERT INTO msg (seq, id, topic, prio, call, key, ttl, grp, expires, record)
-        SELECT seq, id, tid, prio, p_call, key, ttl, grp, expires, record FROM u
-        ON CONFLICT (id) DO NOTHING RETURNING seq, topic, prio),
-    r AS (INSERT INTO ready (lane, seq, since) SELECT (topic << 4) | (9 - prio), seq, v_now FROM m),
-    c AS (INSERT INTO delta (topic, ready, enq) SELECT topic, count(*), count(*) FROM m GROUP BY topic)
-    SELECT count(*)::int INTO v_stored FROM m;
-    IF v_stored < cardinality(p_id) THEN
-      SELECT array_agg(x.n::int), array_agg(x.id) INTO o_at, o_holder
-        FROM unnest(p_id) WITH ORDINALITY x(id, n) CROSS JOIN LATERAL (
-          SELECT m.call FROM msg m WHERE m.id = x.id
-          UNION ALL SELECT f.call FROM final f WHERE f.id = x.id AND f.until > v_now LIMIT 1) k
-       WHERE k.call <> p_call;
+  ELSE
+    IF NOT 5 = ALL (p_prio) THEN
+      PERFORM prios_1(array_agg(p_names[x.topic]), array_agg(x.prio))
+        FROM (SELECT DISTINCT p_topic[n] AS topic, p_prio[n] AS prio FROM generate_series(1, v_count) n) x;
     END IF;
-    IF EXISTS (SELECT 1 FROM unnest(p_prio) p WHERE p <> 5) THEN
-      PERFORM prios_1(array(SELECT p_names[i] FROM unnest(p_topic) i), p_prio);
-    END IF;
-    IF EXISTS (SELECT 1 FROM idle) THEN
-      PERFORM wake_1(t.ids, v_stored);
+    IF EXISTS (SELECT 1 FROM idle) THEN  -- for what is late as well: a sleeper must know until when
+      PERFORM wake_1(v_ids, v_stored);
     END IF;
   END IF;
   IF q.max_waiting IS NOT NULL THEN
     PERFORM room_1(v_stored);
   END IF;
+END $$;
+
+-- Whether none of these ids is known, found out by one look instead of one for each. Ids that this program makes begin with
+-- the time: those of one batch are of one moment, and few others lie between them. No: they have to be looked for one by one.
+-- (Between any others there may be all that the queue ever stored, and all that is dead of it.)
+CREATE FUNCTION fresh_1(p_ids text[]) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+  v_form text := '^[0-9a-f]{12}7[0-9a-f]{19}$';
+  v_between text[];
+  x record;
+BEGIN
+  SELECT min(i COLLATE "C") AS first, max(i COLLATE "C") AS last INTO x FROM unnest(p_ids) i;
+  IF NOT (x.first ~ v_form AND x.last ~ v_form AND left(x.first, 10) = left(x.last, 10)) THEN  -- of a quarter of a second
+    RETURN false;
+  END IF;
+  v_between := array(SELECT m.id FROM msg m WHERE m.id BETWEEN x.first AND x.last LIMIT 101)
+    || array(SELECT f.id FROM final f WHERE f.id BETWEEN x.first AND x.last LIMIT 101);
+  RETURN cardinality(v_between) <= 100 AND NOT p_ids && v_between;
 END $$;
 
 -- Raise for what may not be stored: topics that are not declared where they must be, records that are too large.

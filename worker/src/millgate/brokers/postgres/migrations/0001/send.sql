@@ -17,7 +17,7 @@ BEGIN
   PERFORM clear_1(p_id, v_now);
   o_at := '{}'; o_holder := '{}';
   FOR w IN SELECT x.n::int, x.id, x.ukey, x.ufor FROM unnest(p_id, p_ukey, p_ufor) WITH ORDINALITY x(id, ukey, ufor, n)
-      WHERE x.ukey IS NOT NULL ORDER BY x.ukey, x.n LOOP
+      WHERE x.ukey IS NOT NULL ORDER BY x.ukey COLLATE "C", x.n LOOP
     LOOP
       INSERT INTO uniq VALUES (w.ukey, w.id, v_now + w.ufor * interval '1 s')
         ON CONFLICT (ukey) DO UPDATE SET id = excluded.id, until = excluded.until WHERE uniq.until <= v_now;
@@ -35,19 +35,19 @@ BEGIN
       FROM unnest(p_id, p_topic, p_prio, p_record, p_key, p_delay, p_at, p_expires_in, p_expires_at, p_ukey, p_ttl, p_grp)
         WITH ORDINALITY x(id, topic, prio, record, key, delay, at, expires_in, expires_at, ukey, ttl, grp, n)
       JOIN topic t ON t.id = v_ids[x.topic]
-      WHERE NOT x.n = ANY (v_skip) AND NOT EXISTS (SELECT 1 FROM final f WHERE f.id = x.id AND f.until > v_now) ORDER BY x.n),
+      WHERE NOT x.n = ANY (v_skip) AND ((SELECT f.until FROM final f WHERE f.id = x.id) > v_now) IS NOT TRUE ORDER BY x.n),
   m AS (
     INSERT INTO msg (seq, id, topic, prio, call, key, ukey, ttl, grp, expires, record)
       SELECT seq, id, tid, prio, p_call, key, ukey, ttl, grp,
           CASE WHEN expires_at IS NOT NULL THEN least(to_timestamp(expires_at), v_now + expires_in * interval '1 s')
                ELSE v_now + coalesce(expires_in, texp) * interval '1 s' END, record
         FROM d ORDER BY n
-      ON CONFLICT (id) DO NOTHING RETURNING seq, topic, prio),
-  l AS (INSERT INTO delayed (due, seq, topic, prio) SELECT d.due, m.seq, m.topic, m.prio FROM m JOIN d ON d.seq = m.seq),
-  c AS (INSERT INTO delta (topic, delayed, enq) SELECT topic, count(*), count(*) FROM m GROUP BY topic)
-  SELECT o_at || coalesce(array_agg(d.n::int), '{}'), o_holder || coalesce(array_agg(d.id), '{}') INTO o_at, o_holder
-    FROM unnest(p_id) WITH ORDINALITY d(id, n)
-   WHERE NOT d.n = ANY (v_skip) AND NOT EXISTS (SELECT 1 FROM d y JOIN m ON m.seq = y.seq WHERE y.n = d.n);
+      ON CONFLICT (id) DO NOTHING RETURNING seq),
+  s AS MATERIALIZED (SELECT * FROM d WHERE (d.seq IN (SELECT m.seq FROM m)) IS TRUE),  -- as a join each would read all
+  l AS (INSERT INTO delayed (due, seq, topic, prio) SELECT due, seq, tid, prio FROM s),
+  c AS (INSERT INTO delta (topic, delayed, enq) SELECT tid, count(*), count(*) FROM s GROUP BY tid)
+  SELECT o_at || coalesce(array_agg(x.n::int), '{}'), o_holder || coalesce(array_agg(x.id), '{}') INTO o_at, o_holder
+    FROM unnest(p_id) WITH ORDINALITY x(id, n) WHERE NOT x.n = ANY (v_skip) AND (x.n IN (SELECT s.n FROM s)) IS NOT TRUE;
   IF EXISTS (SELECT 1 FROM unnest(p_prio) p WHERE p <> 5) THEN
     PERFORM prios_1(array(SELECT p_names[t] FROM unnest(p_topic) t), p_prio);
   END IF;

@@ -223,6 +223,6 @@ END $$;
 CREATE FUNCTION keys_1(p_topics int[], p_adms text[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   INSERT INTO keystate (topic, adm, n)
-    SELECT DISTINCT x.topic, x.adm, 0 FROM unnest(p_topics, p_adms) x(topic, adm) ORDER BY 1, 2
+    SELECT DISTINCT x.topic, x.adm COLLATE "C", 0 FROM unnest(p_topics, p_adms) x(topic, adm) ORDER BY 1, 2
     ON CONFLICT (topic, adm) DO UPDATE SET n = 0 WHERE false;  -- locks without writing
 END $$;

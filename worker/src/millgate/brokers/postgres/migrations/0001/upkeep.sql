@@ -33,10 +33,9 @@ BEGIN
       ORDER BY u.ukey FOR UPDATE;
   END IF;
   IF EXISTS (SELECT 1 FROM keystate) THEN
-    PERFORM 1 FROM keystate k JOIN (
-        SELECT DISTINCT m.topic, CASE WHEN t.fifo THEN '' ELSE m.key END AS adm FROM msg m JOIN topic t ON t.id = m.topic
-         WHERE m.seq = ANY (p_seqs) AND (t.fifo OR t.adm_lim IS NOT NULL AND m.key IS NOT NULL)) x
-      ON (k.topic, k.adm) BETWEEN (x.topic, x.adm) AND (x.topic, x.adm) ORDER BY x.topic, x.adm FOR UPDATE OF k;
+    PERFORM lock_keys_1(array_agg(m.topic), array_agg(CASE WHEN t.fifo THEN '' ELSE m.key END))
+      FROM msg m JOIN topic t ON t.id = m.topic
+     WHERE m.seq = ANY (p_seqs) AND (t.fifo OR t.adm_lim IS NOT NULL AND m.key IS NOT NULL);
   END IF;
 END $$;
 
@@ -58,8 +57,8 @@ DECLARE
   v_ended over[];
 BEGIN
   WITH m AS MATERIALIZED (SELECT seq, topic, prio FROM msg WHERE seq = ANY (p_seqs)),
-  r AS (DELETE FROM ready x WHERE x.ctid = ANY (array(SELECT y.ctid FROM m JOIN ready y
-      ON (y.lane, y.seq) BETWEEN ((m.topic << 4) | (9 - m.prio), m.seq) AND ((m.topic << 4) | (9 - m.prio), m.seq) FOR UPDATE OF y SKIP LOCKED))
+  r AS (DELETE FROM ready x WHERE x.ctid = ANY (array(SELECT y.ctid FROM m CROSS JOIN LATERAL (
+      SELECT e.ctid FROM ready e WHERE e.lane = (m.topic << 4) | (9 - m.prio) AND e.seq = m.seq FOR UPDATE SKIP LOCKED) y))
     RETURNING x.seq, x.lane >> 4 AS topic, x.adm, x.failures, x.losses, x.interruptions, x.failure, x.progress),
   p AS (DELETE FROM parked x WHERE x.ctid = ANY (array(SELECT y.ctid FROM m JOIN parked y ON y.seq BETWEEN m.seq AND m.seq
       FOR UPDATE OF y SKIP LOCKED))
@@ -89,18 +88,21 @@ BEGIN
   IF EXISTS (SELECT 1 FROM topic WHERE adm_lim IS NOT NULL) THEN
     INSERT INTO keystate (topic, adm, n)  -- new ones are ours
       SELECT DISTINCT y.topic, y.gate, 0 FROM due_1(p_now, p_most) y WHERE y.gate IS NOT NULL AND NOT y.held
-        AND NOT EXISTS (SELECT 1 FROM keystate k WHERE k.topic = y.topic AND k.adm = y.gate) ON CONFLICT DO NOTHING;
+        ON CONFLICT DO NOTHING;
     SELECT array_agg(l.topic), array_agg(l.adm) INTO v_topics, v_adms FROM (
-      SELECT k.topic, k.adm FROM (SELECT DISTINCT y.topic, y.gate FROM due_1(p_now, p_most) y WHERE y.gate IS NOT NULL) y
-        JOIN keystate k ON (k.topic, k.adm) BETWEEN (y.topic, y.gate) AND (y.topic, y.gate) FOR UPDATE OF k SKIP LOCKED) l;
+      SELECT k.* FROM (SELECT DISTINCT y.topic, y.gate FROM due_1(p_now, p_most) y WHERE y.gate IS NOT NULL) y CROSS JOIN LATERAL (
+        SELECT s.topic, s.adm FROM keystate s WHERE s.topic = y.topic AND s.adm = y.gate FOR UPDATE SKIP LOCKED) k) l;
   END IF;
   WITH y AS MATERIALIZED (
     SELECT * FROM due_1(p_now, p_most) y WHERE y.gate IS NULL OR y.held
-      OR EXISTS (SELECT 1 FROM unnest(v_topics, v_adms) l(topic, adm) WHERE l.topic = y.topic AND l.adm = y.gate)),
+      OR (y.topic, y.gate) IN (SELECT l.topic, l.adm FROM unnest(v_topics, v_adms) l(topic, adm))),
   d AS MATERIALIZED (
     DELETE FROM delayed WHERE ctid = ANY (array(
       SELECT x.ctid FROM y JOIN delayed x ON x.seq BETWEEN y.seq AND y.seq FOR UPDATE OF x SKIP LOCKED)) RETURNING *),
-  g AS MATERIALIZED (SELECT d.*, y.gate, y.held FROM d JOIN y ON y.seq = d.seq),
+  g AS MATERIALIZED (
+    SELECT d.*, CASE WHEN d.adm IS NOT NULL THEN d.adm WHEN t.fifo THEN ''  -- as due_1 says; joined with it each would read all
+        WHEN t.adm_lim IS NOT NULL THEN (SELECT m.key FROM msg m WHERE m.seq = d.seq) END AS gate, d.adm IS NOT NULL AS held
+      FROM d JOIN topic t ON t.id = d.topic),
   r AS (INSERT INTO ready SELECT (topic << 4) | (9 - prio), seq, due, failures, losses, interruptions, gate, failure, progress
     FROM g WHERE held OR gate IS NULL),
   c AS (INSERT INTO delta (topic, delayed, ready) SELECT topic, -count(*), count(*) FILTER (WHERE held OR gate IS NULL)
@@ -272,7 +274,9 @@ BEGIN
   DELETE FROM uniq WHERE ukey = ANY (array(
     SELECT ukey FROM uniq WHERE until <= p_now ORDER BY until LIMIT 1000 FOR UPDATE SKIP LOCKED));
   DELETE FROM lck WHERE until <= p_now;
-  DELETE FROM keystate WHERE ctid = ANY (array(SELECT ctid FROM keystate WHERE n = 0 LIMIT 1000 FOR UPDATE SKIP LOCKED));
+  IF (SELECT swept FROM upkeep) > p_now - interval '2 s' THEN  -- twice a minute: it reads all keys, for the few that nobody took
+    DELETE FROM keystate WHERE ctid = ANY (array(SELECT ctid FROM keystate WHERE n = 0 LIMIT 1000 FOR UPDATE SKIP LOCKED));
+  END IF;
   DELETE FROM idle WHERE at < p_now - interval '60 s';
   DELETE FROM awaited WHERE ctid = ANY (array(
     SELECT ctid FROM awaited WHERE at < p_now - interval '1 h' ORDER BY at LIMIT 1000 FOR UPDATE SKIP LOCKED));
