@@ -20,6 +20,19 @@ def test_what_a_task_prints_is_logged_with_its_id(bench: Any) -> None:
     }
 
 
+def test_short_tasks_keep_their_own_words(bench: Any) -> None:
+    sent = bench.send_many("say", [(f"low {number}",) for number in range(60)])
+    worker = bench.ready(children=1)
+    bench.ends_of(sent)
+    eventually(lambda: len(worker.events("output")) == 120)
+    said = {(line["id"], line["text"]) for line in worker.events("output")}
+    assert said == {
+        (name, f"{before}low {number}")
+        for number, name in enumerate(sent)
+        for before in ("", "to stderr ")
+    }
+
+
 @every_broker_and_memory
 def test_sixty_four_megabytes_are_cut_in_the_middle_and_hold_nobody(bench: Any) -> None:
     flood = bench.send("flood", 64)

@@ -149,6 +149,12 @@ def running() -> Context | None:
     return _running.get()
 
 
+def run_number() -> int:
+    """The number that a worker gave the run that this code is part of; 0: outside of one, or nobody counts."""
+    context = _running.get()
+    return 0 if context is None else getattr(context._surroundings, "seq", 0)  # noqa: SLF001 -- of this module
+
+
 def enter(context: Context) -> Any:
     """Make `context` the current one; the answer goes to `leave`."""
     return _running.set(context)

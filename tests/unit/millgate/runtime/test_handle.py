@@ -38,7 +38,7 @@ class Scene:
         own = os.getpid()
         spawned = Spawned(own, os.pidfd_open(own), ours, table, reading, lambda: 0)
         self.child = Child(1, spawned, self.reactor, now=0.0)
-        self.child.capture = Capture(lambda _line: None)
+        self.child.listen = lambda _run: Capture(lambda _line: None)
         self.frames: list[Any] = []
         self.child.on_frames = lambda _child, frames: self.frames.extend(frames)
 

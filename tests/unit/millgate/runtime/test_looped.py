@@ -31,13 +31,16 @@ class Scene:
         self._reader = wire.Reader(self.ours.recv_into)
         self._frames: list[Any] = []
         self._app = app
+        self._made = threading.Event()
         self._thread = threading.Thread(target=self._live)
         self._thread.start()
+        assert self._made.wait(10)
 
     def _live(self) -> None:
         self.link = Link(self._theirs.fileno(), Table(self.table.descriptor, 4))
         self.looped = Looped(Station(self._app, self.link, self.link._table, SystemClock()), 4)
         asyncio.set_event_loop(self.looped._loop)
+        self._made.set()
         self.looped.work()
         self.looped.end()
 

@@ -62,5 +62,5 @@ def test_every_other_end_is_told_at_once(outcome: Outcome) -> None:
 def test_the_result_of_a_task_that_printed_is_told_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(printed, "take", lambda: True)
+    monkeypatch.setattr(printed, "take", lambda _run: True)
     assert report(Returned(None), more=True)[0] == "at once"

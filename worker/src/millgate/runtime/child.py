@@ -53,6 +53,7 @@ def live(
     hello: dict[str, Any], link: Link, table: Table, slots: int, *, compact: bool = False
 ) -> int:
     """From the first frame to the last; answers the exit code. `compact`: imports have left holes in the heap."""
+    printed.begin()
     sys.path[:] = hello["path"]
     sys.argv[:] = ["millgate-child"]
     try:

@@ -180,6 +180,7 @@ class Floor:
 
     def _ends(self, child: Child, frames: list[Any]) -> None:
         """Results of runs, in order."""
+        self._hear(child, frames)
         ended: list[End] = []
         for _, seq, seconds, fields in frames:
             run = child.runs.get(seq)
@@ -194,7 +195,6 @@ class Floor:
             ended.append((run, outcome, seconds))
         if not ended:
             return
-        self._hear(child, ended)
         self._verdict.finish_all([end for end in ended if not end[0].ended])
         learn, locks = self._runtimes.learn, self._desk.holds_locks
         for run, outcome, seconds in ended:
@@ -207,13 +207,15 @@ class Floor:
         self._pool.count(child, len(ended))
         self._pool.rest(child)
 
-    def _hear(self, child: Child, ended: list[End]) -> None:
-        """Take what these runs printed: it is theirs, not the next one's."""
-        if child.quiet < _QUIET or any(seconds > _LONG_ENOUGH for _, _, seconds in ended):
+    def _hear(self, child: Child, frames: list[Any]) -> None:
+        """Take what the runs that these results are of have printed, as long as they are known by their numbers."""
+        if child.quiet < _QUIET or any(
+            seconds > _LONG_ENOUGH or kind == wire.SAID for kind, _, seconds, _ in frames
+        ):
             child.read_output()
-        if not child.quiet:
-            child.capture.end()
-        child.quiet += len(ended)
+        if child.captures:
+            child.end_output([seq for _, seq, _, _ in frames])
+        child.quiet += len(frames)
 
     def _gone(self, child: Child) -> None:
         """Its process has ended, whatever it was about."""

@@ -7,7 +7,7 @@ import select
 import signal
 import socket
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from enum import Enum
 from typing import Any, Final
@@ -16,6 +16,7 @@ from millgate.errors import NotDecodable
 from millgate.runtime import reactor, wire
 from millgate.runtime.capture import Capture
 from millgate.runtime.ledger import Run
+from millgate.runtime.marks import Marks
 from millgate.runtime.processes import kill_tree, tree_of
 from millgate.runtime.reactor import Reactor
 from millgate.runtime.recycle import REPLACING, Because
@@ -63,7 +64,8 @@ class Child:
         self._kept = (0, 0)  # what its page showed at the last look
         self._looked = now
         self._neglected = (0, 0.0)  # the run that is next, and for how long it is
-        self.capture: Capture
+        self.captures: dict[int, Capture] = {}  # by the number of the run; 0: nobody says whose
+        self.listen: Callable[[Run | None], Capture]
         self.quiet = 0  # results since it last printed
         self.on_frames: Callable[[Child, list[Any]], None] = lambda _child, _frames: None
         self.on_end: Callable[[Child], None] = lambda _child: None
@@ -72,6 +74,7 @@ class Child:
         self._link: socket.socket | None = spawned.link
         self._output: int | None = spawned.output
         self._frames = wire.Reader(spawned.link.recv_into)
+        self._marks = Marks()
         self._out: deque[memoryview] = deque()
         self._wanted = _READ  # what the link waits for
         self._reactor = reactor
@@ -180,9 +183,24 @@ class Child:
                 self._close_output()
                 return
             self.quiet = 0
-            self.capture.feed(data)
+            for number, text in self._marks.cut(data):
+                self._capture(number).feed(text)
             if len(data) < _OUTPUT_CHUNK // 4:
                 return
+
+    def end_output(self, numbers: Sequence[int]) -> None:
+        """These runs print no more; nor goes on what nobody said whose it is."""
+        for number in {*numbers, 0}:
+            capture = self.captures.pop(number, None)
+            if capture is not None:
+                capture.end()
+
+    def _capture(self, number: int) -> Capture:
+        run = self.runs.get(number)
+        number = 0 if run is None else number
+        if number not in self.captures:
+            self.captures[number] = self.listen(run)
+        return self.captures[number]
 
     def _read_chunk(self) -> bytes:
         assert self._output is not None
@@ -190,6 +208,9 @@ class Child:
 
     def _close_output(self) -> None:
         if self._output is not None:
+            number, text = self._marks.rest()
+            if text:
+                self._capture(number).feed(text)
             self._reactor.remove(self._output)
             os.close(self._output)
             self._output = None

@@ -9,6 +9,7 @@ from typing import Any, Final
 from millgate.clock import Clock
 from millgate.errors import EXIT_APP, EXIT_LIMITS, AppNotLoaded
 from millgate.outcome import Interrupted
+from millgate.runtime import wire
 from millgate.runtime.capture import Capture
 from millgate.runtime.death import cause, outcome_of
 from millgate.runtime.dispatch import Dispatcher
@@ -127,7 +128,7 @@ class Pool:
             return False
         child = Child(next(self._keys), spawned, self._reactor, now)
         child.on_frames, child.on_end = self._frames, self._ended
-        child.capture = Capture(lambda line: self._printed(child, line))
+        child.listen = lambda run: Capture(lambda line: self._printed(child, run, line))
         child.left = self._bounds.tasks or None
         taken = {other.row for other in self.children.values()}
         child.row = next(row for row in itertools.count() if row not in taken)
@@ -150,15 +151,16 @@ class Pool:
         else:
             self._failed(self._clock.monotonic(), problem)
 
-    def _printed(self, child: Child, line: str) -> None:
-        run = next((run for _, run in reversed(child.started())), None)
+    def _printed(self, child: Child, run: Run | None, line: str) -> None:
+        if run is None:  # nobody said whose it is
+            run = next((run for _, run in reversed(child.started())), None)
         self._journal.say("info", "output", run, child=child.pid, text=line)
 
     def _frames(self, child: Child, frames: list[Any]) -> None:
         """Results that came together are taken together; all in their order."""
         ends: list[Any] = []
         for frame in frames:
-            if type(frame) is list and len(frame) == 4 and frame[0] == "done":
+            if type(frame) is list and len(frame) == 4 and frame[0] in wire.ENDS:
                 ends.append(frame)
                 continue
             if ends:
@@ -306,7 +308,7 @@ class Pool:
         self.on_gone(child)
         self._leaving.discard(child.key)
         sweep({other.pid for other in self.children.values()} | self._spawner.helpers)
-        child.capture.end()
+        child.end_output(list(child.captures))
         oom = self._memory.farewell(child)
         because = cause(because_of_us, status, oom=oom, limited=child.limited)
         self._settle_runs(child, because, status)

@@ -114,16 +114,17 @@ class Station:
             outcome = _named(outcome)
         now = self.clock.monotonic()
         seconds = now - began
-        frame = ["done", seq, seconds, wire.dump_outcome(outcome)]
+        said = printed.take(seq)
+        frame = [wire.SAID if said else wire.DONE, seq, seconds, wire.dump_outcome(outcome)]
         try:
-            if printed.take() or not more or type(outcome) is not Returned:
+            if said or not more or type(outcome) is not Returned:
                 self.link.send(frame)
             else:
                 self.link.send_soon(frame, now)
         except wire.FrameTooLarge as error:
             failure = Failure("millgate.errors.PayloadTooLarge", f"the result: {error}")
             refused = Rejected(failure, Reason.RESULT_REFUSED)
-            self.link.send(["done", seq, seconds, wire.dump_outcome(refused)])
+            self.link.send([wire.DONE, seq, seconds, wire.dump_outcome(refused)])
         if seconds > LONG or now > self._trimmer.due:
             self._trimmer.look(now)
 

@@ -2,7 +2,7 @@
 anything is allocated for it. Pure, but for the reader's receive call.
 
 Down: ["hello", …], ["run", [job, …]], ["answer", request, …], ["end"].
-Up: ["ready", …], ["done", …], ["left", seq], ["ask", …].
+Up: ["ready", …], ["done", …], ["said", …], ["left", seq], ["ask", …].
 """
 
 from __future__ import annotations
@@ -34,6 +34,10 @@ MAX_FRAME: Final = 64 * 2**20
 _CHUNK: Final = 64 * 1024
 _LENGTH: Final = struct.Struct("<I")
 _HEADER: Final = _LENGTH.size
+#: The two kinds of a run's end: nothing was printed by it, or something, which is to be read before.
+DONE: Final = "done"
+SAID: Final = "said"
+ENDS: Final = (DONE, SAID)
 #: Bytes of records from which on no more jobs are put into a frame.
 _FULL: Final = MAX_FRAME // 4
 #: Where in a job's fields its record is, and the states that go in first; where in a state the result is.
