@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from millgate.brokers.base import State
-from millgate.brokers.postgres import PostgresBroker
+from millgate.brokers.postgres import PostgresBroker, waiting
 from millgate.queues import Subscription
 from support import servers
 from support.builders import a_message, a_topic, some_messages
@@ -64,10 +64,15 @@ def test_a_publish_wakes_a_sleeper_in_milliseconds(broker: PostgresBroker, queue
     other.close()
 
 
-def test_one_message_wakes_one_of_four_sleepers(queue: str, broker: PostgresBroker) -> None:
+def test_one_message_wakes_one_of_four_sleepers(
+    queue: str, broker: PostgresBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        waiting, "_LOOK", 30.0
+    )  # a look of their own may find it before it is claimed
     clients = [open_queue(queue) for _ in range(4)]
     sleepers = [Sleeper(client, 2.5) for client in clients]
-    hand = Hand(broker)  # registered before: between the two calls a sleeper's own look may fall
+    hand = Hand(broker)
     broker.publish([a_message()])
     claimed = hand.one()
     for sleeper in sleepers:
