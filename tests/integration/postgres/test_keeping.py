@@ -11,10 +11,11 @@ import pytest
 from millgate.brokers.base import State
 from millgate.brokers.postgres import PostgresBroker
 from millgate.errors import EXIT_OK
+from millgate.fleet import Beat, WorkerState
 from millgate.outcome import Failure, Reason
 from millgate.queues import DeadPolicy
 from millgate.settlement import Ack, Bury, Charge, Later
-from support.builders import a_message, a_topic, some_messages
+from support.builders import a_message, a_topic, an_info, some_messages
 from support.postgres import database_url, open_queue
 from support.wait import eventually
 from support.working import Hand
@@ -159,3 +160,20 @@ def test_one_object_serves_many_threads(broker: PostgresBroker, threads: int) ->
     stats = broker.stats().topics["default"]
     assert stats.completed == done
     assert (stats.waiting or 0) + done == threads * 50
+
+
+def test_a_start_that_was_forgotten_while_its_leases_ran_on_has_them_still(
+    broker: PostgresBroker,
+) -> None:
+    broker.configure([a_topic(lease=300.0)])
+    hand = Hand(broker)
+    broker.publish([message := a_message()])
+    claim = hand.one()
+    with psycopg.connect(database_url(), autocommit=True) as admin:
+        admin.execute(f'UPDATE "{broker.target.schema}".worker SET gone = true')  # as after 90 s
+    assert broker.extend(hand.worker, [claim.ref], Beat()).state is WorkerState.UNKNOWN
+    broker.register(hand.worker, an_info())
+    assert [row.leased for row in broker.stats().workers] == [1]
+    assert broker.fence(hand.worker.name, 5.0).leased == 1
+    broker.unregister(hand.worker)
+    assert broker.states([message.id])[0].state is State.WAITING

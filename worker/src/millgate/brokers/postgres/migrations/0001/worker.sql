@@ -6,6 +6,14 @@ BEGIN
     UPDATE worker SET info = p_info, seen = clock_timestamp() WHERE name = p_name AND NOT gone AND inc = p_inc;
     EXIT WHEN FOUND;
     UPDATE worker SET gone = true, seen = clock_timestamp() WHERE name = p_name AND NOT gone;
+    BEGIN
+      -- a start that was forgotten while its leases ran on has them still
+      UPDATE worker SET gone = false, fenced = NULL, info = p_info, beat = '{}', seen = clock_timestamp()
+        WHERE id = (SELECT max(id) FROM worker WHERE name = p_name AND inc = p_inc);
+      EXIT WHEN FOUND;
+    EXCEPTION WHEN unique_violation THEN
+      CONTINUE; -- another start was quicker
+    END;
     INSERT INTO worker (name, inc, seen, info) VALUES (p_name, p_inc, clock_timestamp(), p_info) ON CONFLICT DO NOTHING;
     EXIT WHEN FOUND;
   END LOOP;

@@ -1,11 +1,21 @@
 -- What somebody does once a second: note that a worker was here, and forget what is over.
 
+-- A start leaves its name. What it holds stays under its number, which it is given back if it comes again within a day.
+--@seldom
+local function leave(name)
+  local w = call('HMGET', P .. 'w:' .. name, 'inc', 'wn')
+  if w[2] and call('EXISTS', P .. 'h:' .. w[2]) == 1 then
+    call('SET', P .. 'wn:' .. name .. ':' .. w[1], w[2], 'PX', 86400000)
+  end
+  call('UNLINK', P .. 'w:' .. name)
+end
+
 --@seldom
 local function forget_workers()
   for _, name in ipairs(call('ZRANGEBYSCORE', P .. 'ws', '-inf', NOW - 90000, 'LIMIT', 0, 20)) do
     local fence = tonumber(call('HGET', P .. 'w:' .. name, 'fence') or nil)
     if not (fence and fence > NOW) then
-      call('UNLINK', P .. 'w:' .. name)
+      leave(name)
       call('ZREM', P .. 'ws', name)
     end
   end
