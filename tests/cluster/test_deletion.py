@@ -85,7 +85,9 @@ def test_a_broker_that_is_gone_for_good_does_not_hold_the_object_for_ever(
     empty: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No operator works here: the test plays it, ten minutes later."""
-    monkeypatch.setenv("KUBECONFIG", str(empty.cluster.kubeconfig))
+    # what the variable says is read when the library is imported, perhaps by an earlier test
+    location = "kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION"
+    monkeypatch.setattr(location, str(empty.cluster.kubeconfig))
     manifest = on_postgres(deletionPolicy="Delete")
     manifest["metadata"]["finalizers"] = [FINALIZER]
     empty.kubectl("create", "-f", "-", stdin=json.dumps(manifest))

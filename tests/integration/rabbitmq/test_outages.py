@@ -140,8 +140,8 @@ def test_calls_that_were_given_up_under_an_alarm_do_not_pile_up_in_the_client(
     harmed: RabbitMQ, queue: str, serve: Serve, open_one: Open
 ) -> None:
     serve(at(harmed))
+    open_one(queue, at(harmed)).publish([a_message()])  # served by now
     broker = open_one(queue, at(harmed), 0.5)
-    broker.publish([a_message()])
     big = [a_message(body=b"x" * 1_000_000)]
     with alarm(harmed):
         for _ in range(6):
