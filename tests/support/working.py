@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from millgate.brokers.base import Ask, Broker, Claimed
-from millgate.fleet import Beat
+from millgate.brokers.base import Ask, Broker, Claimed, State
+from millgate.fleet import Beat, WorkerState
 from millgate.message import Claim, Message
 from millgate.outcome import Failure, Reason
 from millgate.queues import Subscription
 from millgate.settlement import Ack, Bury, Charge, Drop, Later, Settlement
-from support.builders import a_worker, an_info
+from support.builders import a_message, a_topic, a_worker, an_info
 
 A_FAILURE = Failure("builtins.ValueError", "no good", "Traceback …")
 
@@ -78,3 +78,22 @@ class Hand:
 def ids(items: Sequence[Claim] | Sequence[Message]) -> list[str]:
     """Their ids, in order."""
     return [item.id for item in items]
+
+
+def at_work(broker: Broker) -> tuple[Hand, Claim]:
+    """A worker with one message, for minutes."""
+    broker.configure([a_topic(lease=300.0)])
+    hand = Hand(broker)
+    broker.publish([a_message()])
+    return hand, hand.one()
+
+
+def has_still(hand: Hand, claim: Claim) -> None:
+    """Expect that a start which is unknown by now registers, holds what it held, and gives it back when it leaves."""
+    broker, worker = hand.broker, hand.worker
+    assert broker.extend(worker, [claim.ref], Beat()).state is WorkerState.UNKNOWN
+    broker.register(worker, an_info())
+    assert [row.leased for row in broker.stats().workers] == [1]
+    assert broker.fence(worker.name, 5.0).leased == 1
+    broker.unregister(worker)
+    assert broker.states([claim.id])[0].state is State.WAITING

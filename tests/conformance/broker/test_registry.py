@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from millgate.brokers.base import Broker, State
+from millgate.brokers.base import Broker
 from millgate.fleet import Beat, WorkerState
-from support.builders import a_message, a_topic, a_worker, an_info, some_messages
-from support.working import Hand
+from support.builders import a_worker, an_info, some_messages
+from support.working import Hand, at_work, has_still
 
 
 def test_a_registered_worker_has_a_row(broker: Broker) -> None:
@@ -34,17 +34,9 @@ def test_the_newest_start_has_the_name(broker: Broker) -> None:
 
 
 def test_a_start_that_has_its_name_again_has_what_it_holds_still(broker: Broker) -> None:
-    broker.configure([a_topic(lease=300.0)])
-    broker.publish([message := a_message()])
-    hand = Hand(broker)
-    claim = hand.one()
+    hand, claim = at_work(broker)
     Hand(broker, hand.worker.name)
-    assert broker.extend(hand.worker, [claim.ref], Beat()).state is WorkerState.UNKNOWN
-    broker.register(hand.worker, an_info())
-    assert [row.leased for row in broker.stats().workers] == [1]
-    assert broker.fence(hand.worker.name, 5.0).leased == 1
-    broker.unregister(hand.worker)
-    assert broker.states([message.id])[0].state is State.WAITING
+    has_still(hand, claim)
 
 
 def test_an_unregistered_worker_has_no_row(broker: Broker, hand: Hand) -> None:

@@ -11,14 +11,13 @@ import pytest
 from millgate.brokers.base import State
 from millgate.brokers.postgres import PostgresBroker
 from millgate.errors import EXIT_OK
-from millgate.fleet import Beat, WorkerState
 from millgate.outcome import Failure, Reason
 from millgate.queues import DeadPolicy
 from millgate.settlement import Ack, Bury, Charge, Later
-from support.builders import a_message, a_topic, an_info, some_messages
+from support.builders import a_message, a_topic, some_messages
 from support.postgres import database_url, open_queue
 from support.wait import eventually
-from support.working import Hand
+from support.working import Hand, at_work, has_still
 
 NASTY = Failure("builtins.ValueError", "a\x00b \ud800 ü 'quoted' \\ {x}", "Traceback\x00…\n" * 50)
 
@@ -165,15 +164,7 @@ def test_one_object_serves_many_threads(broker: PostgresBroker, threads: int) ->
 def test_a_start_that_was_forgotten_while_its_leases_ran_on_has_them_still(
     broker: PostgresBroker,
 ) -> None:
-    broker.configure([a_topic(lease=300.0)])
-    hand = Hand(broker)
-    broker.publish([message := a_message()])
-    claim = hand.one()
+    hand, claim = at_work(broker)
     with psycopg.connect(database_url(), autocommit=True) as admin:
         admin.execute(f'UPDATE "{broker.target.schema}".worker SET gone = true')  # as after 90 s
-    assert broker.extend(hand.worker, [claim.ref], Beat()).state is WorkerState.UNKNOWN
-    broker.register(hand.worker, an_info())
-    assert [row.leased for row in broker.stats().workers] == [1]
-    assert broker.fence(hand.worker.name, 5.0).leased == 1
-    broker.unregister(hand.worker)
-    assert broker.states([message.id])[0].state is State.WAITING
+    has_still(hand, claim)
