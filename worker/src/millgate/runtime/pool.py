@@ -224,11 +224,12 @@ class Pool:
             )
 
     def _retire_leaving(self) -> None:
-        """Let go whom a standby can replace; who only nears its bound of tasks goes when it has reached it."""
+        """Let go whom a standby can replace; who only nears its bound of tasks goes when it has done them all: what it
+        was given last is its own, though it may not have begun with it."""
         standbys = sum(child.phase is Phase.STANDBY for child in self.children.values())
         for key in sorted(self._leaving):
             child = self.children[key]
-            done = child.because is not Because.MAX_TASKS or child.left == 0
+            done = child.because is not Because.MAX_TASKS or (child.left == 0 and not child.runs)
             if standbys and done and child.phase is Phase.READY:
                 standbys -= 1
                 self._retire(child)
