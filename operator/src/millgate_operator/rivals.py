@@ -65,15 +65,15 @@ def _could_meet(other: Entry, queue: TaskQueue, place: Place) -> bool:
         return False
     if other.kind != "Postgres":
         return other.name == queue.broker_queue
-    if (
-        _as_schema(queue.broker_queue) not in place[1]
+    from millgate.brokers.postgres.url import (
+        schema_of,  # the driver is loaded where there is such a queue
+    )
+
+    if place[1] != schema_of(
+        queue.broker_queue
     ):  # the URL names the schema, and so may the other's
         return True
-    return _as_schema(other.name) == _as_schema(queue.broker_queue)
-
-
-def _as_schema(name: str) -> str:
-    return name.replace(".", "_").replace("-", "_")
+    return schema_of(other.name) == place[1]
 
 
 def _enter(context: Context, key: Key) -> None:
