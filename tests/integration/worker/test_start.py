@@ -31,33 +31,30 @@ def test_an_app_that_cannot_be_imported(
     assert words in line
 
 
-def test_a_start_hook_that_fails(bench: Any, tmp_path: Path) -> None:
-    (tmp_path / "hooked.py").write_text(
-        "from millgate import App\n"
-        "app = App('memory://')\n"
-        "@app.on_start\n"
-        "def connect():\n"
-        "    raise OSError('no route')\n",
-        encoding="utf-8",
-    )
-    worker = bench.start(app="hooked:app", cwd=tmp_path)
-    assert worker.wait(20) == 3
-    assert "on_start" in worker.raw()
-    assert "no route" in worker.raw()
-
-
-def test_a_hook_whose_error_resists_ends_it_with_an_error_too(bench: Any, tmp_path: Path) -> None:
-    (tmp_path / "hooked.py").write_text(
+def hooked(bench: Any, folder: Path, error: str) -> Any:
+    """A worker whose app has a start hook that raises `error`."""
+    (folder / "hooked.py").write_text(
         "from millgate import App\n"
         "app = App('memory://')\n"
         "class Odd(Exception):\n"
         "    def __str__(self): raise RuntimeError('never')\n"
         "@app.on_start\n"
         "def connect():\n"
-        "    raise Odd\n",
+        f"    raise {error}\n",
         encoding="utf-8",
     )
-    worker = bench.start(app="hooked:app", cwd=tmp_path)
+    return bench.start(app="hooked:app", cwd=folder)
+
+
+def test_a_start_hook_that_fails(bench: Any, tmp_path: Path) -> None:
+    worker = hooked(bench, tmp_path, "OSError('no route')")
+    assert worker.wait(20) == 3
+    assert "on_start" in worker.raw()
+    assert "no route" in worker.raw()
+
+
+def test_a_hook_whose_error_resists_ends_it_with_an_error_too(bench: Any, tmp_path: Path) -> None:
+    worker = hooked(bench, tmp_path, "Odd")
     assert worker.wait(20) == 3
     assert "on_start: hooked.Odd" in worker.raw()
 

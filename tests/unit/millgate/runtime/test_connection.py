@@ -27,6 +27,12 @@ def test_pauses_double_up_to_a_bound_and_half_of_each_is_chance() -> None:
     assert pause_after(50, 0.0) == 2.5
 
 
+def reading(file: Path) -> Connection:
+    """A connection whose address is in a file."""
+    source = url_source("", str(file))
+    return Connection(source, "millgate", journal=journal(), metrics=Metrics(), clock=SystemClock())
+
+
 def test_the_url_is_given_or_in_a_file_that_is_read_each_time(tmp_path: Path) -> None:
     assert url_source("local://", "")() == "local://"
     file = tmp_path / "url"
@@ -42,13 +48,7 @@ def test_the_url_is_given_or_in_a_file_that_is_read_each_time(tmp_path: Path) ->
 def test_a_rotated_file_is_used_after_the_next_failure(tmp_path: Path) -> None:
     file = tmp_path / "url"
     file.write_text("memory://before", encoding="utf-8")
-    connection = Connection(
-        url_source("", str(file)),
-        "millgate",
-        journal=journal(),
-        metrics=Metrics(),
-        clock=SystemClock(),
-    )
+    connection = reading(file)
     before = connection.broker
     connection.failed(BrokerUnavailable())
     assert connection.broker is before
@@ -61,13 +61,7 @@ def test_a_rotated_file_is_used_after_the_next_failure(tmp_path: Path) -> None:
 def test_a_file_that_vanishes_keeps_the_present_broker(tmp_path: Path) -> None:
     file = tmp_path / "url"
     file.write_text("memory://x", encoding="utf-8")
-    connection = Connection(
-        url_source("", str(file)),
-        "millgate",
-        journal=journal(),
-        metrics=Metrics(),
-        clock=SystemClock(),
-    )
+    connection = reading(file)
     file.unlink()
     before = connection.broker
     assert connection.failed(BrokerUnavailable()) > 0
@@ -78,13 +72,7 @@ def test_a_file_that_vanishes_keeps_the_present_broker(tmp_path: Path) -> None:
 def test_a_file_that_is_half_written_keeps_the_present_broker(tmp_path: Path, half: str) -> None:
     file = tmp_path / "url"
     file.write_text("memory://x", encoding="utf-8")
-    connection = Connection(
-        url_source("", str(file)),
-        "millgate",
-        journal=journal(),
-        metrics=Metrics(),
-        clock=SystemClock(),
-    )
+    connection = reading(file)
     before = connection.broker
     file.write_text(half, encoding="utf-8")
     for _ in range(2):

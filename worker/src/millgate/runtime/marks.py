@@ -6,10 +6,12 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-#: What a child writes before the output of another run than the last one's. 0: from here on nobody says whose it is.
-_MARK: Final = re.compile(rb"\x1emillgate:([0-9]{1,19})\x1e")
-_BEGIN: Final = b"\x1emillgate:"
-_LONGEST: Final = len(_BEGIN) + 20
+from millgate.runtime.wire import MARK_BEGIN, MARK_END
+
+_DIGITS: Final = 19
+#: What a child writes before the output of another run than the last one's.
+_MARK: Final = re.compile(MARK_BEGIN + rb"([0-9]{1,%d})" % _DIGITS + MARK_END)
+_LONGEST: Final = len(MARK_BEGIN) + _DIGITS + len(MARK_END)
 
 
 class Marks:
@@ -34,7 +36,11 @@ class Marks:
 
     def _part(self, text: bytes, *, last: bool) -> Iterator[tuple[int, bytes]]:
         if last:
-            at = text.rfind(_BEGIN[:1], -_LONGEST) if _BEGIN[:1] in text[-_LONGEST:] else len(text)
+            at = (
+                text.rfind(MARK_BEGIN[:1], -_LONGEST)
+                if MARK_BEGIN[:1] in text[-_LONGEST:]
+                else len(text)
+            )
             if not _may_become_a_mark(text[at:]):
                 at = len(text)
             text, self._held = text[:at], text[at:]
@@ -43,5 +49,7 @@ class Marks:
 
 
 def _may_become_a_mark(text: bytes) -> bool:
-    begun, number = text[: len(_BEGIN)], text[len(_BEGIN) :]
-    return _BEGIN.startswith(begun) and (not number or number.isdigit()) and len(text) < _LONGEST
+    begun, number = text[: len(MARK_BEGIN)], text[len(MARK_BEGIN) :]
+    return (
+        MARK_BEGIN.startswith(begun) and (not number or number.isdigit()) and len(text) < _LONGEST
+    )

@@ -8,6 +8,7 @@ import sys
 
 from millgate import context
 from millgate.hints import Any
+from millgate.runtime.wire import MARK_BEGIN, MARK_END
 
 
 class Output(io.FileIO):
@@ -66,6 +67,6 @@ def _say(run: int) -> None:
         return
     Output.said = run
     try:
-        os.write(Output.pipe, b"\x1emillgate:%d\x1e" % run)
+        os.write(Output.pipe, b"%b%d%b" % (MARK_BEGIN, run, MARK_END))
     except OSError:
         return  # a task has closed it
