@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from millgate.retry import Backoff, RetryPolicy
-from millgate.runtime.processes import defunct
 from support.bench import every_broker, every_broker_and_memory
 from support.local import gone
 from support.wait import eventually
@@ -183,8 +182,8 @@ def test_processes_that_tasks_leave_behind_do_not_pile_up_when_they_have_ended(b
     most = 0
     while not all(state.state.final for state in bench.broker.states(sent)):
         time.sleep(0.1)
-        most = max(most, defunct(worker.tree()))
+        most = max(most, sum(map(gone, worker.tree())))
     assert most < 80  # 120 and more without a bound
-    eventually(lambda: defunct(worker.tree()) <= 2 * 8, timeout=5)
+    eventually(lambda: sum(map(gone, worker.tree())) <= 2 * 8, timeout=5)
     assert {state.attempt for state in bench.broker.states(sent)} == {1}
     assert "Defunct" in {line["reason"] for line in worker.events("child ended")}

@@ -40,6 +40,8 @@ _OOM_ABOVE: Final = 500
 _KILLED_FOR: Final = frozenset({Because.HARD_MAX_RSS, Because.POD_BUDGET})
 #: Told once; an idle child is replaced for them as well.
 _REPLACED_FOR: Final = frozenset({Because.MAX_RSS, Because.DEFUNCT})
+#: Share of the time to a look after which it is taken when another is: a wake-up costs as much as several looks.
+_EARLY: Final = 0.5
 #: Seconds that a killed tree has to disappear before the pod's next victim is chosen.
 _PATIENCE: Final = 0.2
 
@@ -47,14 +49,20 @@ _PATIENCE: Final = 0.2
 class Watched:
     """One tree and when to look at it again."""
 
-    __slots__ = ("child", "due", "replaced", "tree", "walked")
+    __slots__ = ("child", "due", "replaced", "suits", "tree", "walked")
 
     def __init__(self, child: Child) -> None:
         self.child = child
         self.tree = Tree(child.pid)
         self.due = 0.0
+        self.suits = 0.0  # from when a look may be taken that is being taken at others anyway
         self.walked = float("-inf")
         self.replaced = False
+
+    def again(self, now: float, seconds: float) -> float:
+        """Have the next look taken in `seconds` at the latest; answers when."""
+        self.suits, self.due = now + _EARLY * seconds, now + seconds
+        return self.due
 
 
 class Memory:
@@ -148,7 +156,7 @@ class Memory:
             self._stop.wait(max(0.001, wake - self._clock.monotonic()))
 
     def _look(self, watched: Watched, now: float) -> float:
-        if now < watched.due:
+        if now < watched.suits:
             return watched.due
         child, tree = watched.child, watched.tree
         if tree.grew() or now - watched.walked >= _WALK:
@@ -157,8 +165,7 @@ class Memory:
         bound = min(filter(None, (self.ceilings.soft, self.ceilings.hard)), default=None)
         size = tree.size(above=bound)
         if child.because in _KILLED_FOR:  # it is dying; its size at the kill is what is to be told
-            watched.due = now + SOONEST
-            return watched.due
+            return watched.again(now, SOONEST)
         child.size = size
         because = over_ceiling(size, self.ceilings) or over_defunct(tree.defunct)
         if because is Because.HARD_MAX_RSS and child.phase is not Phase.DEAD:
@@ -173,8 +180,7 @@ class Memory:
             and far_over(size, self.ceilings)
         ):
             self.hasten(child.key)
-        watched.due = now + next_look(size, self.ceilings)
-        return watched.due
+        return watched.again(now, next_look(size, self.ceilings))
 
     def _look_at_pod(self, now: float) -> None:
         budget = self.ceilings.budget

@@ -11,7 +11,7 @@ import os
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection
     from typing import Final
 else:
     import _signal as signal  # the guardian is small: it imports this, and no enum or typing
@@ -121,17 +121,6 @@ def reap(pid: int, *, block: bool = True) -> int | None:
     except ChildProcessError:
         return None
     return status if found else None
-
-
-def alive(pid: int) -> bool:
-    """Whether a process exists and is not defunct."""
-    data = _read(f"/proc/{pid}/stat")
-    return bool(data) and data[data.rindex(b")") + 2 : data.rindex(b")") + 3] not in (b"Z", b"X")
-
-
-def defunct(pids: Iterable[int]) -> int:
-    """How many of the processes have ended and wait to be reaped."""
-    return sum(not alive(pid) for pid in pids)
 
 
 def prefer_for_oom(pid: int, above: int) -> int:

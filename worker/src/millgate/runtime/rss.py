@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from millgate.runtime.processes import alive, tree_of
+from millgate.runtime.processes import tree_of
 
 PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
@@ -43,19 +43,16 @@ class Tree:
     _statm: dict[int, int] = field(default_factory=dict)
     _children: int | None = None  # descriptor of the root's own list
     _listed: bytes = b""
-    defunct: int = 0
+    defunct: int = 0  # ended and not reaped, at the last look
 
     def refresh(self) -> None:
         """Walk the tree again: new processes are found, ended ones let go."""
         pids = self.walk(self.root)
         for gone in self._statm.keys() - set(pids):
             os.close(self._statm.pop(gone))
-        self.defunct = 0
         for pid in pids:
             if pid not in self._statm:
                 self._open(pid)
-            if pid != self.root and len(pids) > 1 and not alive(pid):
-                self.defunct += 1
 
     def _open(self, pid: int) -> None:
         try:
@@ -76,13 +73,18 @@ class Tree:
         return changed
 
     def rss(self) -> int:
-        """Resident bytes of all that the last walk found, shared pages counted for each."""
-        total = 0
+        """Resident bytes of all that the last walk found, shared pages counted for each; counts the defunct as well."""
+        total = defunct = 0
         for pid, descriptor in list(self._statm.items()):
             try:
-                total += int(os.pread(descriptor, 128, 0).split(None, 2)[1]) * PAGE
-            except (OSError, IndexError):
+                size, resident, _ = os.pread(descriptor, 128, 0).split(None, 2)
+            except (OSError, ValueError):
                 os.close(self._statm.pop(pid))
+                continue
+            total += int(resident) * PAGE
+            # what has ended has no address space any more; asking /proc/…/stat costs ten times as much
+            defunct += size == b"0" and pid != self.root
+        self.defunct = defunct
         return total
 
     def size(self, above: int | None = None) -> int:
