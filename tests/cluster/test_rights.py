@@ -202,12 +202,18 @@ def test_a_leader_whose_lease_is_taken_ends_itself(
     assert "the lease is lost" in one.text()
 
 
-def test_without_the_definitions_it_says_what_to_do(start: Start) -> None:
+def test_without_the_definitions_or_beside_old_ones_it_says_what_to_do(start: Start) -> None:
     bare = local.up(f"bare-{secrets.token_hex(4)}", nodes=0, say=print, ends_with_us=True)
     try:
         one = start(bare.kubeconfig, namespaces="default", namespace="default", lease="")
         assert one.wait(40) == 1
         assert "the cluster knows no TaskQueue; apply the files of crds/ first" in one.text()
+        define(bare)
+        old = ("crd", "topics.millgate.dev", "millgate.dev/schema-version=0", "--overwrite")
+        bare.kubectl("annotate", *old)
+        other = start(bare.kubeconfig, namespaces="default", namespace="default", lease="")
+        assert other.wait(40) == 1
+        assert "definition topics.millgate.dev is of schema version 0" in other.text()
     finally:
         bare.down()
 

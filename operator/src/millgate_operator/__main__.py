@@ -20,12 +20,12 @@ from typing import Final
 
 import kopf
 
-from millgate.clock import Clock, SystemClock
+from millgate.clock import SystemClock
 from millgate.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, InvalidSettings
-from millgate_operator import handlers, logs
+from millgate_operator import definitions, handlers, logs
 from millgate_operator.autoscale import look
 from millgate_operator.canary import EVERY, Canary
-from millgate_operator.cluster import TASK_QUEUE, TOPIC, Cluster, ClusterError, KubernetesCluster
+from millgate_operator.cluster import TASK_QUEUE, ClusterError, KubernetesCluster
 from millgate_operator.context import Context, make_context
 from millgate_operator.gauges import gauges
 from millgate_operator.health import Answers, serve
@@ -37,8 +37,6 @@ from millgate_operator.report import NUMBERS_EVERY
 from millgate_operator.settings import OperatorSettings, environment
 
 _LOG = logging.getLogger("millgate_operator")
-_PATIENCE: Final = 30.0  # seconds that an API server may take to serve our kinds
-_MISSING: Final = 5.0  # the same when it says that there are none
 _LAST_WORDS: Final = 5.0  # seconds that work under way is given at the end
 _LOOKERS: Final = (
     3  # threads that look at pools, for each that reconciles: they mostly wait for brokers
@@ -79,7 +77,7 @@ def _run(settings: OperatorSettings) -> int:
     clock, metrics, life = SystemClock(), Metrics(), Life()
     count = partial(_count_call, metrics)
     cluster = KubernetesCluster(count)
-    _check_definitions(cluster, clock, settings)
+    definitions.check(cluster, clock, settings.namespaces[0] if settings.namespaces else None)
     context = make_context(cluster, clock, settings, metrics)
     canary = Canary(cluster, clock, *_canary_place(settings))
     leader = Leader(cluster, clock, (settings.namespace, settings.lease), settings.identity)
@@ -109,24 +107,6 @@ def _run(settings: OperatorSettings) -> int:
 
 def _count_call(metrics: Metrics, verb: str, status: int) -> None:
     metrics.add("millgate_operator_api_requests_total", verb=verb, code=str(status))
-
-
-def _check_definitions(cluster: Cluster, clock: Clock, settings: OperatorSettings) -> None:
-    """Wait until the cluster serves both kinds. Raises ClusterError when it does not, and says what to do."""
-    where = settings.namespaces[0] if settings.namespaces else None
-    until = clock.monotonic() + _PATIENCE
-    for kind in (TASK_QUEUE, TOPIC):
-        while True:
-            try:
-                cluster.list(kind, where, fields="metadata.name=none")
-                break
-            except ClusterError as error:
-                if clock.monotonic() >= until or not (error.passing or error.status == 404):
-                    raise
-                if error.status == 404 and clock.monotonic() >= until - _PATIENCE + _MISSING:
-                    words = f"the cluster knows no {kind[1]}; apply the files of crds/ first"
-                    raise ClusterError(404, "NoDefinitions", words) from error
-            clock.sleep(1.0)
 
 
 def _canary_place(settings: OperatorSettings) -> tuple[str, str]:

@@ -24,6 +24,7 @@ PLURALS: Final[Mapping[tuple[str, str], str]] = {
     ("v1", "Secret"): "secrets",
     ("v1", "Service"): "services",
     ("v1", "ServiceAccount"): "serviceaccounts",
+    ("apiextensions.k8s.io/v1", "CustomResourceDefinition"): "customresourcedefinitions",
     ("apps/v1", "Deployment"): "deployments",
     ("apps/v1", "StatefulSet"): "statefulsets",
     ("coordination.k8s.io/v1", "Lease"): "leases",
@@ -264,6 +265,7 @@ def kind_of(obj: Mapping[str, Any]) -> tuple[str, str]:
     return obj["apiVersion"], obj["kind"]
 
 
+DEFINITION: Final = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")  # in no namespace
 POD: Final = ("v1", "Pod")
 SECRET: Final = ("v1", "Secret")
 DEPLOYMENT: Final = ("apps/v1", "Deployment")
