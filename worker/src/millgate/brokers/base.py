@@ -234,6 +234,7 @@ class Broker(Protocol):
         shutting out the rest. Within a topic: higher message priority first, then the order of publication.
         What a limit refuses is charged nothing. The attempt is counted here.
         A worker that may not claim still settles. A repeat answers the same claims; its settlements are stale.
+        After a call that was never answered the worker's next claim is a repeat, too, and may be given more than `n`.
         """
 
     def settle(self, settlements: Sequence[Settlement]) -> tuple[str, ...]:

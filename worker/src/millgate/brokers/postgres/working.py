@@ -23,6 +23,7 @@ from millgate.brokers.postgres.settling import (
     token_of,
 )
 from millgate.brokers.postgres.url import Target
+from millgate.brokers.unanswered import Unanswered
 from millgate.clock import Clock
 from millgate.errors import BrokerUnavailable, InvalidInput
 from millgate.fleet import Beat, WorkerInfo, WorkerRef, WorkerState
@@ -61,6 +62,7 @@ class Working(Forwarding):
         super().__init__(target, deadline, clock)
         self._hints = Hints()
         self._turns = Turns()
+        self._unanswered = Unanswered(new_call)
         self._kept_up = self._ticked = float("-inf")
 
     def register(self, worker: WorkerRef, info: WorkerInfo) -> None:
@@ -177,7 +179,6 @@ class Working(Forwarding):
     def _claim(
         self, worker: WorkerRef, n: int, subscription: Subscription, carried: Settling | None
     ) -> tuple[list[Claim], Head]:
-        call = new_call()
         known, numbers, levels = self.selected(subscription)
         now = self.clock.monotonic()
         tail = (
@@ -190,10 +191,12 @@ class Working(Forwarding):
             *(carried.columns if carried is not None else NOTHING),
         )
 
-        def claim(connection: Connection, repeated: bool) -> list[tuple[Any, ...]]:
-            return self.run(connection, "claim", (call, repeated, *tail))
+        with self._unanswered.claim(worker) as (call, open_):
 
-        rows = self.pool.call(claim)
+            def claim(connection: Connection, repeated: bool) -> list[tuple[Any, ...]]:
+                return self.run(connection, "claim", (call, repeated or open_, *tail))
+
+            rows = self.pool.call(claim)
         last = rows.pop()
         head = Head(*last[13:])
         head = head._replace(missed=numbers is not None and head.topics != known)

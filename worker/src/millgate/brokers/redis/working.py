@@ -18,7 +18,10 @@ from millgate.brokers.redis.settling import (
     sizes_of,
     token_of,
 )
-from millgate.errors import InvalidInput
+from millgate.brokers.redis.url import Target
+from millgate.brokers.unanswered import Unanswered
+from millgate.clock import Clock
+from millgate.errors import BrokerUnavailable, InvalidInput
 from millgate.fleet import Beat, WorkerInfo, WorkerRef, WorkerState
 from millgate.message import Claim, ClaimRef
 from millgate.queues import Subscription
@@ -44,6 +47,10 @@ class Working(Forwarding):
         _MOST  # settlements that one call carries out; fewer while what was claimed last has keys
     )
 
+    def __init__(self, target: Target, deadline: float, clock: Clock) -> None:
+        super().__init__(target, deadline, clock)
+        self._unanswered = Unanswered(_new_call)
+
     def register(self, worker: WorkerRef, info: WorkerInfo) -> None:
         """Enter the registry, or renew."""
         self.run("register", worker.name, worker.incarnation, json.dumps(asdict(info)))
@@ -66,7 +73,10 @@ class Working(Forwarding):
         # the server ends a call early where it would take too long, and says that there may be more
         while claimed.claims and claimed.next_due == 0.0 and len(claims) < ask.n:
             part = replace(ask, n=min(ask.n - len(claims), _MOST))
-            claimed = self._claim_some(worker, part, [])
+            try:
+                claimed = self._claim_some(worker, part, [])
+            except BrokerUnavailable:
+                break  # what was given before must not be lost with it
             claims += claimed.claims
         if claims:
             self._enough = _KEYED if any(claim.key for claim in claims) else _MOST
@@ -135,15 +145,15 @@ class Working(Forwarding):
         self, worker: WorkerRef, ask: Ask, settlements: list[Any]
     ) -> tuple[Claimed, str, str]:
         """The answer, and the versions of the list of topics that was asked with and that is valid."""
-        call = f"{random.getrandbits(64):016x}"
         subscription = ask.subscription
         asked, chosen = self.selected(subscription)
-        answer = self.run(
-            "claim",
-            *(worker.name, worker.incarnation, bytes.fromhex(call), ask.n),
-            *("1" if subscription.ordered else "0", asked, *chosen),
-            *settlements,
-        )
+        with self._unanswered.claim(worker) as (call, _):
+            answer = self.run(
+                "claim",
+                *(worker.name, worker.incarnation, bytes.fromhex(call), ask.n),
+                *("1" if subscription.ordered else "0", asked, *chosen),
+                *settlements,
+            )
         state, revision, version, stale, groups, due, forward, now = answer
         claims: list[Claim] = []
         for group in groups:
@@ -158,6 +168,10 @@ class Working(Forwarding):
             float(due) / 1000 if due else None,
         )
         return claimed, asked, version.decode()
+
+
+def _new_call() -> str:
+    return f"{random.getrandbits(64):016x}"
 
 
 def _add_claims(claims: list[Claim], group: list[Any], call: str, now: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from secrets import token_hex
 from typing import Final
 
 from millgate.brokers.base import (
@@ -19,6 +20,7 @@ from millgate.brokers.base import (
 )
 from millgate.brokers.served import reports, values
 from millgate.brokers.served.session import Session
+from millgate.brokers.unanswered import Unanswered
 from millgate.fleet import Beat, WorkerInfo, WorkerRef
 from millgate.message import ClaimRef, Group, Message, Receipt
 from millgate.queues import (
@@ -45,6 +47,7 @@ class ServedBroker:
     def __init__(self, session: Session) -> None:
         """Nothing is connected before the first verb."""
         self._session = session
+        self._unanswered = Unanswered(lambda: token_hex(8))
 
     # --- preparing -------------------------------------------------------------------------------
 
@@ -89,12 +92,11 @@ class ServedBroker:
 
     def claim(self, worker: WorkerRef, ask: Ask, settlements: Sequence[Settlement] = ()) -> Claimed:
         """Settle, then claim."""
-        plain = self._session.call(
-            "claim",
-            values.from_worker(worker),
-            values.from_ask(ask),
-            list(map(values.from_settlement, settlements)),
-        )
+        settled = list(map(values.from_settlement, settlements))
+        with self._unanswered.claim(worker) as (call, _):
+            plain = self._session.call(
+                "claim", values.from_worker(worker), values.from_ask(ask), settled, call
+            )
         return values.to_claimed(plain)
 
     def settle(self, settlements: Sequence[Settlement]) -> tuple[str, ...]:

@@ -37,10 +37,12 @@ def unregister(core: Core, now: float, worker: Plain) -> None:
     core.unregister(now, values.to_worker(worker))
 
 
-def claim(core: Core, now: float, worker: Plain, ask: Plain, settlements: Plain) -> Plain:
+def claim(
+    core: Core, now: float, worker: Plain, ask: Plain, settlements: Plain, call: str | None = None
+) -> Plain:
     settled = list(map(values.to_settlement, settlements))
     return values.from_claimed(
-        core.claim(now, values.to_worker(worker), values.to_ask(ask), settled)
+        core.claim(now, values.to_worker(worker), values.to_ask(ask), settled, call)
     )
 
 
