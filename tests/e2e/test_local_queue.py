@@ -37,7 +37,7 @@ def test_the_readmes_queue_answers_heals_and_goes_with_its_children(
     for kind in ("deployment", "statefulset", "service", "configmap", "pods"):
         eventually(
             lambda kind=kind: not cluster.objects(kind, place, "millgate.dev/queue=hello"),
-            timeout=120,  # a broker pod may take its 30 s of grace, on a busy node more
+            timeout=240,  # a broker pod may take its 30 s of grace, on a busy node much more
             every=0.5,
         )
 
