@@ -115,6 +115,18 @@ def test_a_ceiling_under_the_baseline_is_an_error_at_start(bench: Any) -> None:
     assert bench.broker.stats().topics["default"].waiting == 1
 
 
+@pytest.mark.parametrize("preload", [False, True])
+def test_a_hard_ceiling_that_a_child_is_over_before_it_is_ready_is_an_error_at_start(
+    bench: Any, preload: bool
+) -> None:
+    worker = bench.start(hard_max_rss="5Mi", **({"preload": True} if preload else {}))
+    assert worker.wait(20) == 5
+    [line] = worker.raw().splitlines()
+    assert line.startswith("millgate: error: --hard-max-rss: a child of this app has ")
+    assert "5Mi" in line
+    assert len(worker.events("child started")) <= 2
+
+
 @pytest.mark.parametrize(("memory", "children"), [("80Mi", 8), ("20Mi", 1)])
 def test_a_pod_too_small_for_its_children_is_an_error_at_start(
     bench: Any, memory: str, children: int

@@ -31,6 +31,20 @@ def test_an_app_that_cannot_be_imported(
     assert words in line
 
 
+@pytest.mark.parametrize("preload", [False, True])
+def test_an_import_that_ends_its_process_is_tried_again_and_then_an_error(
+    bench: Any, tmp_path: Path, preload: bool
+) -> None:
+    (tmp_path / "fatal.py").write_text("import os; os._exit(7)\n", encoding="utf-8")
+    flags = {"preload": True} if preload else {}
+    worker = bench.start(app="fatal:app", cwd=tmp_path, **flags)
+    assert worker.wait(40) == 3
+    [line] = worker.raw().splitlines()
+    assert line.startswith("millgate: error: no child gets as far as a task, 6 tries: ")
+    assert ("while it imported the app" if preload else "exit code 7") in line
+    assert len(worker.events("child failed")) == 6
+
+
 def hooked(bench: Any, folder: Path, error: str) -> Any:
     """A worker whose app has a start hook that raises `error`."""
     (folder / "hooked.py").write_text(
@@ -47,10 +61,11 @@ def hooked(bench: Any, folder: Path, error: str) -> Any:
 
 
 def test_a_start_hook_that_fails(bench: Any, tmp_path: Path) -> None:
-    worker = hooked(bench, tmp_path, "OSError('no route')")
+    worker = hooked(bench, tmp_path, r"OSError('no route\nto it')")
     assert worker.wait(20) == 3
-    assert "on_start" in worker.raw()
-    assert "no route" in worker.raw()
+    [line] = worker.raw().splitlines()
+    assert "on_start" in line
+    assert "no route to it" in line
 
 
 def test_a_hook_whose_error_resists_ends_it_with_an_error_too(bench: Any, tmp_path: Path) -> None:
@@ -115,6 +130,23 @@ def test_flags_that_contradict_each_other_are_refused_before_anything_starts(ben
     worker = bench.start(max_rss="200Mi", hard_max_rss="100Mi")
     assert worker.wait(20) == 2
     assert worker.raw().startswith("millgate: error: --max-rss:")
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("kafka://bob:s3cret@db", "unknown scheme; use one of memory://, local://"),
+        ("local://[::1", "Invalid IPv6 URL"),
+        ("redis://db/1?nonsense=1", "unknown ?nonsense"),
+    ],
+)
+def test_a_broker_that_is_none_is_refused_in_one_line(bench: Any, url: str, words: str) -> None:
+    worker = bench.start(broker=url)
+    assert worker.wait(20) == 2
+    [line] = worker.raw().splitlines()
+    assert line.startswith("millgate: error: ")
+    assert words in line
+    assert "s3cret" not in line
 
 
 def test_a_broker_that_is_not_there_is_tried_for_a_while_and_then_an_error(

@@ -18,7 +18,7 @@ from millgate.runtime.ledger import Run
 from millgate.runtime.logs import Journal
 from millgate.runtime.memory import Memory
 from millgate.runtime.metrics import Metrics
-from millgate.runtime.preload import NotYet
+from millgate.runtime.preload import NotYet, TemplateEnded
 from millgate.runtime.processes import describe_status, sweep
 from millgate.runtime.reactor import Reactor
 from millgate.runtime.recycle import Age, Because, Bounds, backoff, over_age
@@ -31,6 +31,8 @@ START_TIMEOUT: Final = 120.0
 END_TIMEOUT: Final = 10.0
 #: Replacements in a row, each after one task, at which the ceiling is said to be too low.
 _FUTILE: Final = 5
+#: Children in a row that come to nothing, before any was ready, at which the app is given up.
+_HOPELESS: Final = 6
 
 
 class Pool:
@@ -123,6 +125,9 @@ class Pool:
         except AppNotLoaded as error:
             self._not_loaded(str(error))
             return False
+        except TemplateEnded as error:
+            self._came_to_nothing(str(error))
+            return False
         except OSError as error:
             self._failed(now, f"cannot start a child: {error}")
             return False
@@ -143,6 +148,14 @@ class Pool:
         wait = backoff(self._failures)
         self._next_start = now + wait
         self._journal.say("error", "child failed", problem=problem, next_try_in=wait)
+
+    def _came_to_nothing(self, problem: str) -> None:
+        """The app's import ended the process that it ran in; at start some tries are enough to know it."""
+        self._failed(self._clock.monotonic(), problem)
+        if self.tasks is None and self._failures >= _HOPELESS:
+            self.fatal(
+                EXIT_APP, f"no child gets as far as a task, {self._failures} tries: {problem}"
+            )
 
     def _not_loaded(self, problem: str) -> None:
         """The app cannot be imported: at start that is the end, later somebody may mend it."""
@@ -285,8 +298,8 @@ class Pool:
 
     def _hurry(self, child: Child, now: float) -> None:
         if child.phase is Phase.STARTING and now - child.born > START_TIMEOUT:
-            self._failed(now, f"child {child.pid} was not ready in {START_TIMEOUT:.0f}s")
             child.kill(Because.NOT_READY)
+            self._came_to_nothing(f"child {child.pid} was not ready in {START_TIMEOUT:.0f}s")
         elif child.phase is Phase.ENDING and now - child.ending_at > END_TIMEOUT:
             child.kill(child.because or Because.EXITED)
 
@@ -315,13 +328,19 @@ class Pool:
         self._settle_runs(child, because, status)
         self._report(child, because, status)
         child.close()
-        if not was_ready and because is Because.EXITED:
-            self._failed(
-                self._clock.monotonic(), f"child {child.pid} ended with {describe_status(status)}"
-            )
+        if not was_ready and because not in (Because.DRAINED, Because.NOT_READY):
+            self._unready(child, because, status)
         elif was_ready and child.tasks == 0 and because is Because.EXITED:
             self._failures += 1
             self._next_start = self._clock.monotonic() + backoff(self._failures)
+
+    def _unready(self, child: Child, because: Because, status: int) -> None:
+        """It ended before it was ready: at start too little memory is the end, and nothing that another try changes."""
+        problem = self._memory.ceilings.check_start(because)
+        if problem is not None and self.tasks is None:
+            self.fatal(EXIT_LIMITS, problem)
+            return
+        self._came_to_nothing(problem or f"child {child.pid} ended with {describe_status(status)}")
 
     def _settle_runs(self, child: Child, because: Because, status: int) -> None:
         mark = child.table.started

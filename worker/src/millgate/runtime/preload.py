@@ -26,6 +26,10 @@ class Unfit(Exception):
     """The app cannot be forked; the message says why."""
 
 
+class TemplateEnded(OSError):
+    """The template ended while it imported the app."""
+
+
 class Template:
     """Used by the io thread."""
 
@@ -48,7 +52,7 @@ class Template:
     def fork(self, descriptors: tuple[int, int, int]) -> int:
         """A child with these descriptors (link, page, output): its number.
 
-        Raises NotYet, Unfit, AppNotLoaded, and OSError when the template is gone.
+        Raises NotYet, Unfit, AppNotLoaded, TemplateEnded, and other OSErrors when the template is gone.
         """
         if not self._ready:
             self._hear()
@@ -69,7 +73,7 @@ class Template:
         except NotDecodable as error:
             raise OSError(f"the template talks nonsense: {error}") from error
         if frames is None:
-            raise OSError("the template ended while it imported the app")
+            raise TemplateEnded("the template ended while it imported the app")
         for word, detail in frames:
             if word == "failed":
                 raise AppNotLoaded(detail)

@@ -73,6 +73,20 @@ class Ceilings:
                 )
         return None
 
+    def check_start(self, because: Because) -> str | None:
+        """What is wrong with these ceilings when a child was ended so before it was ready; None: nothing."""
+        if because is Because.HARD_MAX_RSS and self.hard is not None:
+            return (
+                f"--hard-max-rss: a child of this app has more before its first task than the ceiling of"
+                f" {format_bytes(self.hard)}; raise it, or leave it out to see in the log what a child begins with"
+            )
+        if because is Because.OOM_KILLED:
+            return (
+                "--memory: the kernel ended a child of this app for memory before its first task; raise the pod's"
+                " limit or lower --children"
+            )
+        return None
+
     def check_pod(self, baseline: int, supervisor: int, children: int) -> str | None:
         """What is wrong with the container's size for so many children; None: nothing."""
         need = supervisor + children * baseline

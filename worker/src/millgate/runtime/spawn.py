@@ -59,7 +59,7 @@ class Spawner:
         return set() if self._template is None else {self._template.pid}
 
     def start(self) -> Spawned:
-        """Start one. Raises NotYet, AppNotLoaded, and OSError when the machine has nothing left for it."""
+        """Start one. Raises NotYet, AppNotLoaded, TemplateEnded, and OSError when the machine has no more to give."""
         with ExitStack() as undo, ExitStack() as given:
             ours, theirs = socket.socketpair()
             undo.callback(ours.close)

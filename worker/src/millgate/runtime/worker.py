@@ -34,7 +34,7 @@ from millgate.runtime.dispatch import Dispatcher
 from millgate.runtime.estimate import Runtimes
 from millgate.runtime.floor import Floor
 from millgate.runtime.health import Answers, Health
-from millgate.runtime.identity import ceilings_of, info_of, own_name, wants_json
+from millgate.runtime.identity import ceilings_of, doubts, info_of, own_name, wants_json
 from millgate.runtime.intake import Intake
 from millgate.runtime.lease import Leases
 from millgate.runtime.ledger import Ledger
@@ -153,14 +153,10 @@ class Worker:
 
     def _measure_pod(self) -> tuple[Ceilings, Cgroup | None]:
         ours = find()
-        if ours is not None and ours.kills_all():
-            self.journal.say(
-                "warning",
-                "an OOM kill ends the whole container here",
-                why="memory.oom.group is 1",
-                instead="set --max-rss and --hard-max-rss",
-            )
-        return ceilings_of(self.settings, ours)
+        ceilings, counted = ceilings_of(self.settings, ours)
+        for event, words in doubts(self.settings, ceilings, ours):
+            self.journal.say("warning", event, None, **words)
+        return ceilings, counted
 
     def _build_threads(self) -> None:
         settings = self.settings
@@ -393,6 +389,6 @@ class Worker:
         self.journal.say("info" if code == EXIT_OK else "error", "worker ends", code=code)
         self.journal.close()
         if self.problem:
-            sys.stderr.write(f"millgate: error: {self.problem}\n")
+            sys.stderr.write(f"millgate: error: {' '.join(self.problem.split())}\n")
             sys.stderr.flush()
         return code
