@@ -96,6 +96,16 @@ WRONG: tuple[Wrong, ...] = (
         "maxRSS must be below hardMaxRSS",
     ),
     Wrong(
+        "memory whose unit was forgotten",
+        a_task_queue(workers=workers(memory={"maxRSS": 400})),
+        "maxRSS must be at least 10Mi, as no child has less; write it with its unit, like 400Mi",
+    ),
+    Wrong(
+        "a hard ceiling under what Python takes",
+        a_task_queue(workers=workers(memory={"hardMaxRSS": "9Mi"})),
+        "hardMaxRSS must be at least 10Mi",
+    ),
+    Wrong(
         "ordered without an order",
         a_task_queue(workers=workers(topics={"ordered": True})),
         "ordered needs include",
@@ -165,6 +175,14 @@ WRONG: tuple[Wrong, ...] = (
         a_topic(topicName="a", deadLetter={"policy": "Forward", "topic": "a"}),
         "must be another topic than this one",
     ),
+    Wrong(
+        "Forward to itself, by the name of the object",
+        a_topic("a", deadLetter={"policy": "Forward", "topic": "a"}),
+        "must be another topic than this one",
+    ),
+    Wrong("a name that no topic can have", a_topic("a" * 129), "at most 128 characters; set topic"),
+    Wrong("no time to start in", a_topic(queueTTL="0s"), "queueTTL must be at least 1ms"),
+    Wrong("no room for any call", a_topic(payload={"maxBytes": 0}), "maxBytes must be at least 1"),
     Wrong("a lease too short", a_topic(lease={"duration": "4s"}), "duration must be at least 5s"),
     Wrong(
         "a rate too fine", a_topic(rate={"count": 1, "per": "50ms"}), "per must be at least 100ms"

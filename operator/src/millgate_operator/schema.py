@@ -9,10 +9,15 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from millgate_operator import names
-from millgate_operator.spec.parse import LOCAL_NAME_MESSAGE, NAME_MESSAGE
+from millgate_operator.spec.parse import (
+    LOCAL_NAME_MESSAGE,
+    MAX_TOPIC_NAME,
+    NAME_MESSAGE,
+    TOPIC_NAME_MESSAGE,
+)
 from millgate_operator.spec.status import TaskQueueStatus, TopicStatus
 from millgate_operator.spec.taskqueue import TaskQueueSpec
-from millgate_operator.spec.topic import TopicSpec
+from millgate_operator.spec.topic import OTHER_TOPIC_MESSAGE, TopicSpec
 
 #: Lists whose items have an identity of their own: server-side apply merges them by it.
 _KEYED: Final = {"conditions": "type", "env": "name", "containers": "name"}
@@ -106,6 +111,17 @@ TOPIC: Final = Kind(
         _column("Applied", ".status.appliedBy.workers", "integer", priority=1),
     ),
     selectable=(".spec.queueRef.name",),
+    rules=(
+        {
+            "rule": f"has(self.spec.topicName) || size(self.metadata.name) <= {MAX_TOPIC_NAME}",
+            "message": TOPIC_NAME_MESSAGE,
+        },
+        {
+            "rule": "has(self.spec.topicName) || !has(self.spec.deadLetter) || !has(self.spec.deadLetter.topic) || "
+            "self.spec.deadLetter.topic != self.metadata.name",
+            "message": OTHER_TOPIC_MESSAGE,
+        },
+    ),
 )
 
 KINDS: Final = (TASK_QUEUE, TOPIC)

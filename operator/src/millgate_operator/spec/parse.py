@@ -17,7 +17,7 @@ from millgate_operator.names import (
     broker_queue,
 )
 from millgate_operator.spec.taskqueue import TaskQueueSpec
-from millgate_operator.spec.topic import TopicSpec
+from millgate_operator.spec.topic import OTHER_TOPIC_MESSAGE, TopicSpec
 
 SpecT = TypeVar("SpecT", bound=BaseModel)
 
@@ -96,7 +96,13 @@ def parse_task_queue(manifest: Mapping[str, Any], *, strict: bool = False) -> Ta
 
 def parse_topic(manifest: Mapping[str, Any], *, strict: bool = False) -> Topic:
     """A Topic. Raises InvalidSpec, naming every field that is wrong."""
-    return Topic(_meta(manifest), _spec(TopicSpec, manifest, strict))
+    topic = Topic(_meta(manifest), _spec(TopicSpec, manifest, strict))
+    if len(topic.name) > MAX_TOPIC_NAME:
+        raise InvalidSpec(TOPIC_NAME_MESSAGE)
+    dead = topic.spec.dead_letter
+    if dead is not None and dead.topic == topic.name:
+        raise InvalidSpec(f"spec.deadLetter: {OTHER_TOPIC_MESSAGE}")
+    return topic
 
 
 NAME_MESSAGE: Final = (
@@ -106,6 +112,11 @@ NAME_MESSAGE: Final = (
 LOCAL_NAME_MESSAGE: Final = (
     "the name of a TaskQueue with a Local broker must have no dot "
     "(the name of its Service derives from it)"
+)
+MAX_TOPIC_NAME: Final = 128
+TOPIC_NAME_MESSAGE: Final = (
+    f"the name of a topic has at most {MAX_TOPIC_NAME} characters; set topicName, "
+    "or give the object a shorter name"
 )
 
 

@@ -23,6 +23,8 @@ from millgate_operator.spec.types import (
     seconds,
 )
 
+OTHER_TOPIC_MESSAGE = "deadLetter.topic must be another topic than this one"
+
 
 class PerKey(Model):
     """A limit for each concurrency key."""
@@ -218,6 +220,11 @@ class Payload(Model):
             "maxBytes must be at most 16Mi; send a reference instead of the data",
             lambda self: self.max_bytes is None or parse_bytes(self.max_bytes) <= 16 * 2**20,
         ),
+        Rule(
+            "!has(self.maxBytes) || quantity(string(self.maxBytes)).compareTo(quantity('1')) >= 0",
+            "maxBytes must be at least 1; leave it out for 256Ki",
+            lambda self: self.max_bytes is None or parse_bytes(self.max_bytes) >= 1,
+        ),
     )
 
 
@@ -272,6 +279,7 @@ class Policy(Model):
                 or self.concurrency.limit in (None, 1)
             ),
         ),
+        at_least("queue_ttl", "queueTTL", "1ms"),
     )
 
     @property
@@ -311,7 +319,7 @@ class TopicSpec(Policy):
         Rule(
             "!has(self.deadLetter) || !has(self.deadLetter.topic) || !has(self.topicName) || "
             "self.deadLetter.topic != self.topicName",
-            "deadLetter.topic must be another topic than this one",
+            OTHER_TOPIC_MESSAGE,
             lambda self: (
                 self.dead_letter is None
                 or self.topic_name is None

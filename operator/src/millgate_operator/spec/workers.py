@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from millgate.limits import Ceiling
+from millgate.limits import Ceiling, parse_bytes
 from millgate_operator.spec.types import (
     Duration,
     Glob,
@@ -21,6 +21,8 @@ from millgate_operator.spec.types import (
 
 _PERCENT = "string(self.{0}).endsWith('%')"
 _AMOUNT = "quantity(string(self.{0}))"
+#: Less than Python itself takes: whoever writes it has left out the unit.
+_LEAST = "10Mi"
 
 
 def _soft_below_hard(memory: Memory) -> bool:
@@ -32,6 +34,20 @@ def _soft_below_hard(memory: Memory) -> bool:
     if soft.amount is not None and hard.amount is not None:
         return soft.amount < hard.amount
     return True  # compared in the pod, which knows its limit
+
+
+def _at_least_a_child(field: str, alias: str) -> Rule:
+    def holds(memory: Any) -> bool:
+        value = getattr(memory, field)
+        amount = None if value is None else Ceiling.parse(value).amount
+        return amount is None or amount >= parse_bytes(_LEAST)
+
+    return Rule(
+        f"!has(self.{alias}) || {_PERCENT.format(alias)} || "
+        f"{_AMOUNT.format(alias)}.compareTo(quantity('{_LEAST}')) >= 0",
+        f"{alias} must be at least {_LEAST}, as no child has less; write it with its unit, like 400Mi",
+        holds,
+    )
 
 
 class Memory(Model):
@@ -60,6 +76,8 @@ class Memory(Model):
             "maxRSS must be below hardMaxRSS, or it never acts",
             _soft_below_hard,
         ),
+        _at_least_a_child("max_rss", "maxRSS"),
+        _at_least_a_child("hard_max_rss", "hardMaxRSS"),
     )
 
 
