@@ -69,7 +69,7 @@ check: lint ## lint, size budgets, generated files fresh: what a commit must pas
 test: install ## run the tests; TESTS=unit (or contracts conformance integration cluster e2e, or paths)
 ifneq ($(NEEDS_PROGRAMS),)
 	$(call say,programs of the test cluster (about ten minutes the first time$(,) nothing afterwards))
-	@$(NODE) build
+	@$(NODE) build $(if $(filter-out e2e,$(NEEDS_PROGRAMS)),,--cluster $(CLUSTER))
 endif
 ifneq ($(NEEDS_IMAGES),)
 	$(call say,images of worker and operator)
@@ -82,7 +82,7 @@ endif
 
 e2e: install ## run the end-to-end tests; CLUSTER=node|kind|current
 	$(call say,programs and images for the end-to-end tests)
-	@$(NODE) build
+	@$(NODE) build --cluster $(CLUSTER)
 	@$(NODE) images
 	$(call say,end-to-end tests on --cluster=$(CLUSTER))
 	@$(PYTEST) tests/e2e

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from node import cgroups, images, instance, local, services, settings, small
+from node import archive, cgroups, images, instance, local, services, settings, small
 from node.cluster import Cluster
 from node.command import CommandFailed
 from node.instance import InstanceFailed
@@ -329,23 +329,59 @@ def test_postgres_runs_as_a_restricted_pod_and_answers(cluster: Cluster) -> None
         assert cluster.kubectl("exec", "pg", "-n", namespace, "--", *ask) == "42\n"
 
 
-def test_the_images_hold_no_word_of_the_index_they_were_built_from() -> None:
-    hosts = set(re.findall(r"//([\w.-]+)", "".join(path.read_text() for path in _index_files())))
-    for target in images.TARGETS:
-        with tarfile.open(images.build(target, SILENT["say"])) as outer:
-            names = [name for name in outer.getnames() if name.endswith(".tar")]
-            layers = [outer.extractfile(outer.getmember(name)) for name in names]
-            for layer in filter(None, layers):
-                with tarfile.open(fileobj=layer) as inner:
-                    for entry in inner:
-                        assert not entry.name.endswith(("pip.conf", "sources.list"))
-                        file = inner.extractfile(entry) if entry.name.startswith("etc/") else None
-                        text = file.read().decode(errors="replace") if file else ""
-                        assert not [host for host in hosts if host in text]
+@pytest.mark.parametrize("target", images.TARGETS)
+def test_an_image_holds_no_word_of_the_index_it_was_built_from(target: str) -> None:
+    hosts = _index_hosts()
+    assert _told(images.build(target, SILENT["say"]), hosts) == []
 
 
-def _index_files() -> list[Path]:
-    return [path for path in map(Path, images.PIP_FILES) if path.exists()]
+def test_a_word_of_the_index_is_found_wherever_it_lies_in_an_image(tmp_path: Path) -> None:
+    host = "index.example"
+    layer = archive.layer({"opt/x/direct_url.json": _file(tmp_path, f"https://{host}/x.whl")})
+    for name, root, env in (
+        ("layer", layer, {}),
+        ("config", archive.layer({}), {"PIP_INDEX_URL": f"https://{host}/simple"}),
+    ):
+        out = tmp_path / f"{name}.tar"
+        archive.write(out, "localhost/x:1", root, archive.Launch(("/x",), env=env))
+        assert _told(out, {host.encode()}), name
+
+
+def _file(folder: Path, text: str) -> Path:
+    path = folder / "file"
+    path.write_text(text)
+    return path
+
+
+def _told(image: Path, hosts: set[bytes]) -> list[str]:
+    """The files of a docker-archive, its layers' and its configuration, that name one of the hosts or the index."""
+    found = []
+    with tarfile.open(image) as outer:
+        for part in filter(tarfile.TarInfo.isfile, outer):
+            held = outer.extractfile(part)
+            assert held is not None
+            if not part.name.endswith(".tar"):
+                found += [part.name] if _names(held.read(), hosts) else []
+                continue
+            with tarfile.open(fileobj=held) as layer:
+                for entry in filter(tarfile.TarInfo.isfile, layer):
+                    file = layer.extractfile(entry)
+                    assert file is not None
+                    if entry.name.endswith(("pip.conf", "sources.list")) or _names(
+                        file.read(), hosts
+                    ):
+                        found.append(entry.name)
+    return found
+
+
+def _names(data: bytes, hosts: set[bytes]) -> bool:
+    return any(host in data for host in hosts)
+
+
+def _index_hosts() -> set[bytes]:
+    """Of this machine's own index; the public one is named by pip itself."""
+    texts = [path.read_bytes() for path in map(Path, images.PIP_FILES) if path.exists()]
+    return set(re.findall(rb"//(?:[^/@\s]+@)?([\w.-]+)", b"".join(texts))) - {b"pypi.org"}
 
 
 def test_helm_reaches_the_cluster(cluster: Cluster, namespace: str) -> None:

@@ -8,6 +8,10 @@ from node.cluster import Cluster
 from support.install import Installed, local
 from support.wait import eventually
 
+#: What a queue with a Local broker has in its namespace, and how it is known.
+CHILDREN = ("deployment", "statefulset", "service", "configmap", "secret", "pods")
+OURS = "millgate.dev/queue=hello"
+
 
 def test_the_readmes_queue_answers_heals_and_goes_with_its_children(
     cluster: Cluster, installed: Installed, place: str, app_image: str, readme_queue: dict[str, Any]
@@ -33,10 +37,12 @@ def test_the_readmes_queue_answers_heals_and_goes_with_its_children(
     table = cluster.kubectl("get", "taskqueues", "-n", place)
     assert {"NAME", "BROKER", "READY"} <= set(table.splitlines()[0].split())
 
+    for kind in CHILDREN:
+        assert cluster.objects(kind, place, OURS), kind
     cluster.kubectl("delete", "taskqueue", "hello", "-n", place, "--wait=false")
-    for kind in ("deployment", "statefulset", "service", "configmap", "pods"):
+    for kind in CHILDREN:
         eventually(
-            lambda kind=kind: not cluster.objects(kind, place, "millgate.dev/queue=hello"),
+            lambda kind=kind: not cluster.objects(kind, place, OURS),
             timeout=240,  # a broker pod may take its 30 s of grace, on a busy node much more
             every=0.5,
         )

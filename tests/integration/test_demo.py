@@ -47,6 +47,9 @@ def test_the_summary_shows_topics_workers_and_the_limit(
 ) -> None:
     rows = {line.split()[0]: line.split() for line in demo.stdout.splitlines() if line.strip()}
     assert rows["files"][1:4] == ["-", "120", "0"]
+    assert all(re.fullmatch(r"[\d.]+m?s|\d+m\d+s", wait) for wait in rows["files"][5:7]), (
+        "p50 and p99"
+    )
     assert rows["report"][1] == "1"
     assert rows["TOPIC"][:2] == ["TOPIC", "LIMIT"]
     tasks = sum(int(row[1]) for name, row in rows.items() if re.fullmatch(r"hello-\d+", name))

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from node import images, instance, local, packages, programs
+from node import images, instance, local, packages, programs, provider
 from node.command import CommandFailed
 from node.debian import BootstrapFailed
 from node.instance import InstanceFailed
@@ -42,7 +42,15 @@ def _parser() -> argparse.ArgumentParser:
         made.add_argument("--name", default=name, help=f"which instance (default: {name})")
         return made
 
-    add(_build, "build Kubernetes and what it stands on into the cache (once, about ten minutes)")
+    build = add(
+        _build, "build Kubernetes and what it stands on into the cache (once, about ten minutes)"
+    )
+    build.add_argument(
+        "--cluster",
+        choices=["auto", *provider.KINDS],
+        default="node",
+        help="where pods will run; for kind and current only kubectl and helm are built, if they are missing",
+    )
     up = add(_up, "bring a cluster up and leave it running")
     up.add_argument("--nodes", type=int, default=1, help="how many nodes (default: 1)")
     add(_api, "bring an API server alone up and leave it running", name="api")
@@ -66,8 +74,9 @@ def _say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def _build(_: argparse.Namespace) -> None:
-    print(programs.build(_say))
+def _build(arguments: argparse.Namespace) -> None:
+    ours = provider.chosen(arguments.cluster) == "node"
+    print(programs.build(_say) if ours else programs.build_clients(_say))
 
 
 def _up(arguments: argparse.Namespace) -> None:

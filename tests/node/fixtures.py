@@ -32,7 +32,10 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     wanted = {name for item in session.items for name in getattr(item, "fixturenames", ())}
     if not wanted & {"api_server", "cluster"} or programs.built():
         return
-    if "api_server" not in wanted and session.config.getoption("--cluster") in ("kind", "current"):
+    if (
+        "api_server" not in wanted
+        and provider.chosen(session.config.getoption("--cluster")) != "node"
+    ):
         return
     capture = session.config.pluginmanager.getplugin("capturemanager")
     shown = capture.global_and_fixture_disabled() if capture else contextlib.nullcontext()

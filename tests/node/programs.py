@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,6 +56,10 @@ PROGRAMS = (
 )
 
 
+#: What tests speak to any cluster with.
+CLIENTS = ("kubectl", "helm")
+
+
 class BuildFailed(Exception):
     """The programs of the node could not be built."""
 
@@ -90,8 +95,24 @@ def build(say: Say) -> Path:
             target.mkdir(parents=True, exist_ok=True)
             _require_go()
             packages.require(packages.BUILD, say)
-            _build_all(target, say)
+            _build_each(PROGRAMS, target, say)
+            run(["gcc", "-Os", "-static", "-o", target / "pause", HERE / "pause.c"])
             (target / "complete").touch()
+    return target
+
+
+def build_clients(say: Say) -> Path:
+    """Build those programs that somebody else's cluster is spoken to with, where this machine has none; as `build`."""
+    target = folder()
+    path = settings.search_path(target)
+    missing = [
+        one for one in PROGRAMS if one.name in CLIENTS and not shutil.which(one.name, path=path)
+    ]
+    if missing:
+        with cache.locked("build", say):
+            target.mkdir(parents=True, exist_ok=True)
+            _require_go()
+            _build_each(missing, target, say)
     return target
 
 
@@ -99,7 +120,7 @@ def _require_go() -> None:
     if shutil.which("go") is None:
         raise BuildFailed(
             f"Go {GO[0]}.{GO[1]} or newer is needed to build Kubernetes and is not on the PATH: install it, "
-            "or use --cluster=kind or --cluster=current"
+            f"or use --cluster=kind or --cluster=current, with {' and '.join(CLIENTS)} on the PATH"
         )
     text = run(["go", "env", "GOVERSION"], cwd=HERE)
     found = re.match(r"go(\d+)\.(\d+)", text)
@@ -107,15 +128,14 @@ def _require_go() -> None:
         raise BuildFailed(f"Go {GO[0]}.{GO[1]} or newer is needed, this is {text.strip()}")
 
 
-def _build_all(target: Path, say: Say) -> None:
+def _build_each(wanted: Sequence[Program], target: Path, say: Say) -> None:
     own = settings.own_go_cache() is None
     go_cache = cache.folder("go-build") if own else Path(str(settings.own_go_cache()))
     began = time.monotonic()
-    for number, program in enumerate(PROGRAMS, 1):
+    for number, program in enumerate(wanted, 1):
         if not (target / program.name).exists():
-            label = f"[{number}/{len(PROGRAMS)}] {program.name}"
+            label = f"[{number}/{len(wanted)}] {program.name}"
             _build_one(program, target, go_cache, _Progress(say, label, began))
-    run(["gcc", "-Os", "-static", "-o", target / "pause", HERE / "pause.c"])
     if own:
         shutil.rmtree(go_cache, ignore_errors=True)  # gigabytes that nothing reads again
 

@@ -82,8 +82,7 @@ def provide(kind: str, say: Say) -> Cluster:
 
     "kind" takes the cluster that KUBECONFIG names if kind made it, and leaves it up; otherwise it makes its own.
     """
-    if kind == "auto":
-        kind = "kind" if _has_kind() else "node"
+    kind = chosen(kind)
     if kind == "node":
         return local.up(
             f"test-{secrets.token_hex(4)}", nodes=1, spare=NODES - 1, say=say, ends_with_us=True
@@ -91,6 +90,13 @@ def provide(kind: str, say: Say) -> Cluster:
     if kind == "kind":
         return _kind(say)
     return _current()
+
+
+def chosen(kind: str) -> str:
+    """The kind that is meant: "auto" is one of the others."""
+    if kind != "auto":
+        return kind
+    return "kind" if _has_kind() else "node"
 
 
 def _require_nodes(cluster: Cluster, count: int) -> None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import Phase, find, given
+from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from millgate.errors import InvalidSettings
 from millgate.limits import Ceiling
 from millgate.settings import PREFIX, WorkerSettings
 
+UNSHRUNK = hypothesis_settings(database=None, phases=[Phase.generate])
 words = st.text(st.characters(codec="ascii", categories=["L", "N"]), min_size=1, max_size=8)
 names = st.lists(words, max_size=3).map(tuple)
 milliseconds = st.integers(0, 10**9).map(lambda number: number / 1000)
@@ -27,15 +30,22 @@ def ceilings(draw: st.DrawFn) -> tuple[Ceiling | None, Ceiling | None]:
     )
     soft: Ceiling | None = Ceiling(amount=low)
     hard: Ceiling | None = Ceiling(amount=high)
-    return draw(st.sampled_from([(soft, hard), (None, hard), (soft, None), (None, None)]))
+    share = draw(shares)
+    return draw(
+        st.sampled_from(
+            [(soft, hard), (None, hard), (soft, None), (None, None), (share, hard), (soft, share)]
+        )
+    )
 
 
 @st.composite
 def settings(draw: st.DrawFn) -> WorkerSettings:
     soft, hard = draw(ceilings())
     topics = draw(names)
+    broker, file = draw(st.sampled_from([("local://", ""), ("", "/etc/broker/url"), ("", "")]))
     return WorkerSettings(
-        broker=draw(st.just("") | words),
+        broker=broker,
+        broker_file=file,
         queue=draw(words),
         app=draw(st.just("") | words.map(lambda word: f"{word}:app")),
         name=draw(words),
@@ -50,6 +60,7 @@ def settings(draw: st.DrawFn) -> WorkerSettings:
         max_tasks=draw(st.integers(0, 10**6)),
         max_lifetime=draw(milliseconds),
         drain_timeout=draw(milliseconds),
+        metrics=draw(st.just("") | st.just("0.0.0.0:8080")),
         preload=draw(st.booleans()),
         log_format=draw(st.sampled_from(["auto", "json", "text"])),
         log_level=draw(st.sampled_from(["debug", "info", "warning", "error"])),
@@ -61,6 +72,13 @@ def settings(draw: st.DrawFn) -> WorkerSettings:
 def test_what_the_operator_writes_the_worker_reads(value: WorkerSettings) -> None:
     again = WorkerSettings.from_env(value.to_env())
     assert again == value
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(WorkerSettings)])
+def test_no_setting_is_left_out_of_what_travels(name: str) -> None:
+    default = getattr(WorkerSettings(), name)
+    found = find(settings(), lambda value: getattr(value, name) != default, settings=UNSHRUNK)
+    assert f"{PREFIX}{name.upper()}" in found.to_env()
 
 
 def test_defaults_need_no_variables() -> None:
