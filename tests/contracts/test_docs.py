@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from millgate.brokers.base import Broker
+
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 SOURCES = [*(ROOT / "worker/src").rglob("*"), *(ROOT / "operator/src").rglob("*")]
@@ -33,3 +35,9 @@ def test_every_folder_that_the_architecture_names_exists() -> None:
 def test_links_between_pages_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\((?!https?:|#)([^)#\s]+)", page.read_text(encoding="utf-8")):
         assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_the_contract_speaks_of_every_verb() -> None:
+    text = (ROOT / "docs/contract.md").read_text(encoding="utf-8")
+    verbs = {name for name, value in vars(Broker).items() if callable(value) and name[0] != "_"}
+    assert verbs - set(re.findall(r"`(\w+)[`(]", text)) == set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections import Counter
 from collections.abc import Callable
 
@@ -70,6 +71,31 @@ def test_the_revision_is_said(broker: Broker) -> None:
     assert broker.stats().revision == broker.configuration().revision
     revision = broker.configure([a_topic(limit=2)])
     assert broker.stats().revision == revision
+
+
+def test_topics_and_workers_are_of_one_moment(
+    broker: Broker, make_broker: Callable[[], Broker]
+) -> None:
+    broker.publish(some_messages(500))
+    stop = threading.Event()
+
+    def work(hand: Hand) -> None:
+        while not stop.is_set():
+            for claim in hand.claim(2):
+                hand.fail(claim)
+
+    threads = [threading.Thread(target=work, args=(Hand(make_broker()),)) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    seen = [broker.stats() for _ in range(80)]
+    stop.set()
+    for thread in threads:
+        thread.join()
+    held = [
+        (one.topics["default"].leased, sum(row.leased or 0 for row in one.workers)) for one in seen
+    ]
+    assert [pair for pair in held if pair[0] != pair[1]] == []
+    assert any(topic for topic, _ in held)
 
 
 def test_counts_equal_a_plain_count_after_random_steps(broker: Broker) -> None:

@@ -8,7 +8,6 @@ from typing import Any, Final
 from millgate.brokers.base import DeadLetter, Peeked, State, TaskState
 from millgate.brokers.postgres import failures
 from millgate.brokers.postgres.arrays import Texts
-from millgate.brokers.postgres.connection import Connection
 from millgate.brokers.postgres.session import Session
 from millgate.errors import InvalidInput, NotDecodable
 from millgate.fleet import Beat, WorkerInfo, WorkerRow, WorkerState
@@ -18,6 +17,7 @@ from millgate.stats import Stats, TopicStats
 _PLACES: Final = {1: State.WAITING, 2: State.DELAYED, 3: State.RUNNING, 4: State.FAILED}
 _ENDS: Final = {1: State.SUCCEEDED, 2: State.FAILED, 3: State.CANCELLED}
 _PEEKED: Final = {State.WAITING: 1, State.DELAYED: 2, State.RUNNING: 3}
+_INCARNATION: Final = 13  # column of `stats` from which on a row tells of a worker, not of a topic
 
 
 class Looking(Session):
@@ -32,25 +32,16 @@ class Looking(Session):
 
     def stats(self) -> Stats:
         """Topics and workers at one moment."""
-
-        def both(
-            connection: Connection, _: bool
-        ) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
-            # one snapshot would need one statement; the two follow each other in one round trip
-            with connection.pipeline() if not connection.pooled else connection.transaction():
-                topics, workers = connection.cursor(binary=True), connection.cursor(binary=True)
-                topics.execute(self.statement("stats", 0))
-                workers.execute(self.statement("fleet", 0))
-                return topics.fetchall(), workers.fetchall()
-
-        topics, fleet = self.pool.call(both)
-        queue = fleet.pop()
-        return Stats(
-            topics={row[0]: TopicStats(*row[1:]) for row in topics},
-            workers=tuple(_worker(row) for row in fleet),
-            revision=queue[7],
-            next_due=queue[8],
-        )
+        topics: dict[str, TopicStats] = {}
+        workers: list[WorkerRow] = []
+        *rows, queue = self.rows("stats")
+        for row in rows:
+            if row[_INCARNATION] is None:
+                topics[row[0]] = TopicStats(*row[1:_INCARNATION])
+            else:
+                workers.append(_worker((row[0], *row[_INCARNATION:])))
+        revision, next_due = queue[-2:]
+        return Stats(topics, tuple(workers), revision, next_due)
 
     def oldest_transaction(self) -> float | None:
         """Seconds since the oldest transaction began that keeps dead rows from being removed; None: there is none."""

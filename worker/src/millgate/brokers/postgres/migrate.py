@@ -38,7 +38,7 @@ ENTRIES: Final = (
         "ensure",
         "extend",
     ),
-    *("fence", "fire", "fired", "fleet", "forward", "forwards", "group", "locks", "oldest"),
+    *("fence", "fire", "fired", "forward", "forwards", "group", "locks", "oldest"),
     *("pause", "peek", "post", "progress", "publish", "purge", "purge_dead", "register"),
     *("release_lock", "renew", "replay", "requeue", "schedules", "send", "settle"),
     *("states", "stats", "tend", "tick", "unawait", "unfence", "unregister", "upkeep"),

@@ -95,12 +95,12 @@ BEGIN
   o_count := cardinality(v_ended);
 END $$;
 
--- Stop or resume a topic by hand.
+-- Stop or resume a topic by hand. No other verb runs meanwhile: a claim that has looked already would follow a pause.
 CREATE FUNCTION pause_1(p_topic text, p_held boolean) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   v_ids int[];
 BEGIN
-  PERFORM pg_advisory_xact_lock_shared(gate_1(1));
+  PERFORM pg_advisory_xact_lock(gate_1(1));
   v_ids := topics_1(ARRAY[p_topic]);  -- a statement of its own: the next one sees a new topic
   UPDATE topic SET held = p_held WHERE id = v_ids[1];
   PERFORM wake_1(NULL, 1000000);

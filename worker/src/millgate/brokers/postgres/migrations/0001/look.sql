@@ -1,8 +1,11 @@
--- Topics at one moment: exact counts from the totals and what calls have added since.
+-- Topics and workers at one moment, from one statement: exact counts from the totals and what calls have added since, then
+-- the registry (rows with an incarnation), then the queue's revision and next due time (a row without a name).
 CREATE FUNCTION stats_1(
   OUT o_name text, OUT o_waiting bigint, OUT o_claimable bigint, OUT o_delayed bigint, OUT o_leased bigint, OUT o_dead bigint,
   OUT o_oldest float8, OUT o_enq bigint, OUT o_started bigint, OUT o_done bigint, OUT o_failed bigint, OUT o_declared boolean,
-  OUT o_paused boolean
+  OUT o_paused boolean,
+  OUT o_inc text, OUT o_seen float8, OUT o_fence float8, OUT o_held int, OUT o_info jsonb, OUT o_beat jsonb,
+  OUT o_revision bigint, OUT o_next float8
 ) RETURNS SETOF record LANGUAGE plpgsql AS $$
 DECLARE
   v_now timestamptz;
@@ -35,15 +38,22 @@ BEGIN
         CASE WHEN y.claimable > 0 THEN (SELECT date_part('epoch', v_now - least(v_now, min(h.since)))::float8
           FROM unnest(y.prios) p(prio) CROSS JOIN LATERAL (SELECT e.since FROM ready e WHERE e.lane = (y.id << 4) | (9 - p.prio)
             ORDER BY e.lane, e.seq LIMIT 20) h) END,
-        y.z_enq, y.z_started, y.z_done, y.z_failed, y.policy IS NOT NULL, y.paused OR y.held
-      FROM y ORDER BY y.name;
+        y.z_enq, y.z_started, y.z_done, y.z_failed, y.policy IS NOT NULL, y.paused OR y.held,
+        NULL::text, NULL::float8, NULL::float8, NULL::int, NULL::jsonb, NULL::jsonb, NULL::bigint, NULL::float8
+      FROM y
+    UNION ALL
+    SELECT f.o_name COLLATE "C", NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+        f.o_inc, f.o_seen, f.o_fence, f.o_leased, f.o_info, f.o_beat, f.o_revision, f.o_next
+      FROM fleet_1() f
+    ORDER BY 1 NULLS LAST;
 END $$;
 
--- The registry, and the queue's revision and next due time in a last row without a name.
+-- The registry, and the queue's revision and next due time in a last row without a name. STABLE: it sees what the statement
+-- sees that it is part of.
 CREATE FUNCTION fleet_1(
   OUT o_name text, OUT o_inc text, OUT o_seen float8, OUT o_fence float8, OUT o_leased int, OUT o_info jsonb, OUT o_beat jsonb,
   OUT o_revision bigint, OUT o_next float8
-) RETURNS SETOF record LANGUAGE sql AS $$
+) RETURNS SETOF record LANGUAGE sql STABLE AS $$
   SELECT w.name, w.inc, greatest(0, date_part('epoch', clock_timestamp() - w.seen))::float8,
       CASE WHEN w.fenced > clock_timestamp() THEN date_part('epoch', w.fenced - clock_timestamp())::float8 END,
       (SELECT count(*)::int FROM lease l WHERE l.worker = w.id), w.info, w.beat, NULL::bigint, NULL::float8
@@ -51,7 +61,7 @@ CREATE FUNCTION fleet_1(
   UNION ALL
   SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, q.revision,
       (SELECT greatest(0, date_part('epoch', d.due - clock_timestamp()))::float8 FROM delayed d ORDER BY d.due LIMIT 1)
-    FROM queue q ORDER BY 1 NULLS LAST
+    FROM queue q
 $$;
 
 -- Seconds since the oldest transaction began that holds back the removal of dead rows. Apart from the registry, which is read
