@@ -14,6 +14,7 @@ import psycopg
 import pytest
 
 from millgate.brokers import open_broker
+from millgate.brokers.base import CancelState, State
 from millgate.brokers.postgres import PostgresBroker
 from millgate.errors import (
     AuthFailed,
@@ -24,8 +25,9 @@ from millgate.errors import (
     PermissionMissing,
     UnsafeServer,
 )
+from millgate.queues import Subscription
 from support import servers
-from support.builders import a_message
+from support.builders import a_message, a_topic, some_messages
 from support.postgres import database_url, open_queue
 from support.programs import free_port
 from support.servers import PASSWORD, Postgres
@@ -85,13 +87,36 @@ def test_missing_rights_name_the_grant(broker: PostgresBroker, queue: str, user:
         admin.execute(f'GRANT USAGE ON SCHEMA "{schema}" TO {user}')
         with pytest.raises(PermissionMissing, match=r"GRANT .* ON ALL"):
             guest.publish([a_message()])
-        for kind, right in (("TABLES", "ALL"), ("SEQUENCES", "USAGE")):
-            admin.execute(f'GRANT {right} ON ALL {kind} IN SCHEMA "{schema}" TO {user}')
+        tables = "SELECT, INSERT, UPDATE, DELETE ON ALL TABLES"
+        admin.execute(f'GRANT {tables} IN SCHEMA "{schema}" TO {user}')
+        with pytest.raises(PermissionMissing, match="USAGE, SELECT ON ALL SEQUENCES"):
+            guest.publish([a_message()])
+        admin.execute(f'GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA "{schema}" TO {user}')
     guest.setup()  # nothing to create: rights on the data are enough
-    guest.publish([a_message()])
-    assert len(Hand(guest).claim(5)) == 1
+    _use(guest)
     for client in (stranger, guest):
         client.close()
+
+
+def _use(client: PostgresBroker) -> None:
+    """Verbs of every kind."""
+    client.configure([a_topic(limit=5, key_limit=1)])
+    first, second, *others = some_messages(4, key="k")
+    client.publish([first, second, *others, a_message(unique="u", delay=60.0)])
+    hand = Hand(client)
+    hand.bury(hand.one())
+    assert client.replay([first.id]) == [first.id]
+    hand.ack(hand.one(), result=b"1")
+    assert client.wait([second.id], 5.0)[0].state is State.SUCCEEDED
+    assert client.cancel([others[0].id]) == [CancelState.REMOVED]
+    client.pause("default", True)
+    assert client.wait_for_work(Subscription(), 0.1) is False
+    assert client.acquire("lock", "me", 5.0) is not None
+    assert client.fire("daily", 100.0, [a_message()])
+    assert client.purge("default") == 4
+    client.tick()
+    client.unregister(hand.worker)
+    assert client.stats().topics["default"].waiting == 0
 
 
 def test_a_read_only_server_is_unsafe(queue: str, user: str) -> None:

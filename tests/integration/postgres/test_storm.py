@@ -8,8 +8,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import psycopg
-
 from millgate.brokers.base import Ask, State
 from millgate.brokers.postgres import PostgresBroker
 from millgate.fleet import Beat
@@ -20,7 +18,8 @@ from millgate.outcome import Reason
 from millgate.queues import Ordering, QueuePolicy
 from millgate.settlement import Ack, Bury, Charge, Drop, Later, Settlement
 from support.builders import a_message, a_topic
-from support.postgres import database_url, open_queue
+from support.postgres import open_queue
+from support.postgres_checks import wrong
 from support.working import Hand
 
 TOPICS = ("plain", "limited", "keyed", "fifo", "ordered", "rated")
@@ -32,57 +31,6 @@ POLICIES = [
     a_topic("ordered", ordering=Ordering.KEY, limit=6),
     a_topic("rated", rate=Rate(200, 1.0, 20)),
 ]
-#: What must be empty, whatever happened: each row names what is wrong.
-CHECKS = {
-    "a message is in exactly one place": """
-        SELECT m.id, count(p.seq) FROM msg m LEFT JOIN (
-          SELECT seq FROM ready UNION ALL SELECT seq FROM parked UNION ALL SELECT seq FROM delayed
-          UNION ALL SELECT seq FROM lease UNION ALL SELECT seq FROM dead
-          UNION ALL SELECT unnest(seqs) FROM ended) p ON p.seq = m.seq
-        GROUP BY m.id HAVING count(p.seq) <> 1""",
-    "nothing is in a place without its message": """
-        SELECT p.seq FROM (
-          SELECT seq FROM ready UNION ALL SELECT seq FROM parked UNION ALL SELECT seq FROM delayed
-          UNION ALL SELECT seq FROM lease UNION ALL SELECT seq FROM dead) p
-        WHERE NOT EXISTS (SELECT 1 FROM msg m WHERE m.seq = p.seq)""",
-    "counts are those of the places": """
-        SELECT t.name, s.*, r.* FROM topic t
-          LEFT JOIN (SELECT topic, sum(ready) AS ready, sum(parked) AS parked, sum(delayed) AS delayed,
-              sum(leased) AS leased, sum(dead) AS dead, sum(enq - done - failed) AS alive
-            FROM (SELECT * FROM counter UNION ALL SELECT topic, ready, parked, delayed, leased, dead, enq, started,
-              done, failed FROM delta) a GROUP BY topic) s ON s.topic = t.id
-          CROSS JOIN LATERAL (SELECT
-            (SELECT count(*) FROM ready x WHERE x.lane >> 4 = t.id) AS r1,
-            (SELECT count(*) FROM parked x WHERE x.topic = t.id) AS r2,
-            (SELECT count(*) FROM delayed x WHERE x.topic = t.id) AS r3,
-            (SELECT count(*) FROM lease x WHERE x.topic = t.id) AS r4,
-            (SELECT count(*) FROM dead x WHERE x.topic = t.id) AS r5) r
-        WHERE (coalesce(s.ready, 0), coalesce(s.parked, 0), coalesce(s.delayed, 0), coalesce(s.leased, 0),
-          coalesce(s.dead, 0), coalesce(s.alive, 0)) <> (r1, r2, r3, r4, r5, r1 + r2 + r3 + r4)""",
-    "limits count what runs": """
-        SELECT s.topic, s.inflight, x.n FROM slot s
-          CROSS JOIN LATERAL (SELECT count(*) AS n FROM lease l WHERE s.topic IN (0, l.topic)) x
-        WHERE s.inflight <> x.n""",
-    "keys count what holds their slots": """
-        SELECT coalesce(k.topic, x.topic), coalesce(k.adm, x.adm), k.n, x.n FROM keystate k
-          FULL JOIN (SELECT topic, adm, count(*) AS n FROM (
-              SELECT lane >> 4 AS topic, adm FROM ready UNION ALL SELECT topic, adm FROM lease
-              UNION ALL SELECT topic, adm FROM delayed) a WHERE adm IS NOT NULL GROUP BY topic, adm) x
-            ON x.topic = k.topic AND x.adm = k.adm
-        WHERE coalesce(k.n, 0) <> coalesce(x.n, 0)""",
-    "nobody is parked beside a free slot": """
-        SELECT p.topic, p.adm FROM parked p JOIN topic t ON t.id = p.topic
-          LEFT JOIN keystate k ON k.topic = p.topic AND k.adm = p.adm
-        WHERE coalesce(k.n, 0) < t.adm_lim""",
-    "no key has more than the most slots it ever had": """
-        SELECT k.topic, k.adm, k.n FROM keystate k JOIN topic t ON t.id = k.topic
-        WHERE k.n > CASE WHEN t.name = 'keyed' THEN 3 ELSE t.adm_lim END""",
-    "groups wait for exactly their pending members": """
-        SELECT g.id, g.pending, count(w.id) FROM grp g
-          LEFT JOIN watch w ON w.grp = g.id AND w.id = w.member AND w.state = 0
-        GROUP BY g.id, g.pending HAVING g.pending <> count(w.id)""",
-    "no group outlives its members": "SELECT id FROM grp WHERE pending = 0 AND NOT buried",
-}
 
 
 class Client:
@@ -174,18 +122,6 @@ class Client:
         return Bury(claim.ref, Reason.FAILED) if draw < 0.95 else Drop(claim.ref)
 
 
-def _wrong(queue: str) -> dict[str, list[Any]]:
-    found = {}
-    with psycopg.connect(database_url()) as admin:
-        admin.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-        admin.execute(f'SET search_path = "{queue}"'.encode())
-        for name, check in CHECKS.items():
-            rows = admin.execute(check.encode()).fetchmany(3)
-            if rows:
-                found[name] = rows
-    return found
-
-
 def test_after_a_storm_every_counter_equals_what_it_counts(
     broker: PostgresBroker, queue: str
 ) -> None:
@@ -198,12 +134,12 @@ def test_after_a_storm_every_counter_equals_what_it_counts(
     seen = []
     for _ in range(8):
         time.sleep(1.0)
-        seen.append(_wrong(queue))  # also while it rages: every transaction leaves all in order
+        seen.append(wrong(queue))  # also while it rages: every transaction leaves all in order
     stop.set()
     for thread in threads:
         thread.join(60)
     assert [client.problem for client in clients if client.problem is not None] == []
-    assert [wrong for wrong in [*seen, _wrong(queue)] if wrong] == []
+    assert [wrong for wrong in [*seen, wrong(queue)] if wrong] == []
     stats = broker.stats().topics
     assert sum(topic.completed or 0 for topic in stats.values()) > 50
     for client in clients:

@@ -81,7 +81,7 @@ def test_a_failed_connection_is_read_from_its_text(text: str, kind: type[Millgat
         ("permission denied for schema q", "GRANT USAGE ON SCHEMA q"),
         ("permission denied for database d", "GRANT CREATE ON DATABASE d"),
         ("permission denied for table msg", "ON ALL TABLES"),
-        ("permission denied for sequence seq", "GRANT USAGE ON ALL SEQUENCES"),
+        ("permission denied for sequence seq", "GRANT USAGE, SELECT ON ALL SEQUENCES"),
         ("permission denied for function f", "GRANT EXECUTE ON ALL FUNCTIONS"),
         ("must be owner of x", "millgate migrate"),
     ],

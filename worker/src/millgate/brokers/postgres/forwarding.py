@@ -1,4 +1,4 @@
-"""Carrying dead letters over to the topic that their own topic names."""
+"""What the server leaves to whoever comes by: dead letters on their way to another topic, topics with new gates."""
 
 from __future__ import annotations
 
@@ -12,10 +12,24 @@ from millgate.message import Message, with_record
 
 _BATCH: Final = 100
 _TEXT: Final = 500  # characters of an error that travel in a header
+_PASSED: Final = 1000  # messages that pass new gates in one step, which no other verb runs beside
+_WHILE: Final = 0.2  # seconds of such steps in one tick
 
 
 class Forwarding(Session):
     """The server marks what is to be carried over in the step that buries it; whoever learns of it does it next."""
+
+    def catch_up(self) -> None:
+        """Do a part of what is left."""
+        self.forward()
+        self.regate(_WHILE)
+
+    def regate(self, seconds: float) -> None:
+        """Let what waits in topics that are shut pass their new gates, step by step, for so long at most."""
+        end = self.clock.monotonic() + seconds
+        more = True
+        while more and self.clock.monotonic() < end:
+            more = bool(self.value("regate", _PASSED))
 
     def forward(self) -> None:
         """Carry over what is marked, each in one step; another client may do the same meanwhile."""

@@ -39,7 +39,7 @@ ENTRIES: Final = (
         "extend",
     ),
     *("fence", "fire", "fired", "forward", "forwards", "group", "locks", "oldest"),
-    *("pause", "peek", "post", "progress", "publish", "purge", "purge_dead", "register"),
+    *("pause", "peek", "post", "progress", "publish", "purge", "purge_dead", "regate", "register"),
     *("release_lock", "renew", "replay", "requeue", "schedules", "send", "settle"),
     *("states", "stats", "tend", "tick", "unawait", "unfence", "unregister", "upkeep"),
 )

@@ -151,7 +151,7 @@ def _grant(text: str) -> str:
     if match := re.search(r"permission denied for (table|sequence|function) (\S+)", text):
         right = {
             "table": "SELECT, INSERT, UPDATE, DELETE",
-            "sequence": "USAGE",
+            "sequence": "USAGE, SELECT",
             "function": "EXECUTE",
         }[match[1]]
         return f"GRANT {right} ON ALL {match[1].upper()}S IN SCHEMA of the queue TO the user"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace as replaced
 from typing import Final
 
 from millgate.brokers.base import CancelState, Fenced, Lock, State
 from millgate.brokers.postgres.arrays import Texts
-from millgate.brokers.postgres.session import Session
-from millgate.errors import InvalidInput
+from millgate.brokers.postgres.forwarding import Forwarding
+from millgate.errors import BrokerUnavailable, InvalidInput
 from millgate.queues import (
     Configuration,
     QueuePolicy,
@@ -22,11 +23,9 @@ from millgate.queues import (
 
 _PURGED: Final = (State.WAITING, State.DELAYED)
 _BATCH: Final = 1000
-#: Changing keys or order of a topic lets all that waits in it pass its new gates, in one step.
-_LONG: Final = 120.0
 
 
-class Steering(Session):
+class Steering(Forwarding):
     """The verbs of operators, human and not."""
 
     def configure(
@@ -45,7 +44,13 @@ class Steering(Session):
                 raise InvalidInput("the queue's limit is at least 1; to stop it, suspend it")
         wanted = json.dumps({policy.name: policy_to_dict(policy) for policy in topics})
         whole = None if queue is None else json.dumps(queue_to_dict(queue))
-        return int(self.value("configure", wanted, whole, replace))
+        [(revision, shut)] = self.rows("configure", wanted, whole, replace)
+        if shut:
+            with suppress(
+                BrokerUnavailable
+            ):  # it is stored, and everybody's tick goes on with this
+                self.regate(self.pool.deadline / 2)
+        return int(revision)
 
     def configuration(self) -> Configuration:
         """What is stored."""

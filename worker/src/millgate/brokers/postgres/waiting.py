@@ -125,7 +125,7 @@ class Waiting(Working, Looking):
         look = Look(*self.rows("tick", number, column)[0])
         self._asleep = number is not None
         if look.forward:
-            self.forward()
+            self.catch_up()
         if numbers is not None and look.topics != known:
             if look.topics != self.topics.version:  # no other thread was quicker
                 self.refresh()

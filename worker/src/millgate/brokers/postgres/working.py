@@ -136,7 +136,7 @@ class Working(Forwarding):
         """What somebody has to do now and then: time's work, adding up counters, forgetting what is over."""
         self._ticked = self._kept_up = self.clock.monotonic()
         if self.value("tend"):
-            self.forward()
+            self.catch_up()
 
     def asleep(self) -> int | None:
         """The number of the listener that has left word that it sleeps; None: nobody sleeps here."""

@@ -44,6 +44,7 @@ CREATE TABLE topic (
   adm_lim    int,                             -- slots of each key; NULL: keys do not matter
   fifo       boolean NOT NULL DEFAULT false,  -- the whole topic is one key
   sticky     boolean NOT NULL DEFAULT false,  -- a key's slot is kept over retries
+  shut       smallint NOT NULL DEFAULT 0,     -- 1, 2, 3: what waits is passing new gates
   rate       float8,                          -- tokens per second
   burst      float8,
   counted    boolean NOT NULL DEFAULT false,  -- slot.inflight is kept for it

@@ -124,7 +124,7 @@ BEGIN
                             coalesce(p_hints[array_position(p_hint_lanes, (x.id << 4) | (9 - p.prio))], 0) AS hint) l
                           CROSS JOIN LATERAL (SELECT r.since FROM ready r WHERE r.lane = l.lane AND r.seq >= l.hint
                             ORDER BY r.lane, r.seq LIMIT 1) r
-                       WHERE NOT x.paused AND NOT x.held AND (p_topics IS NULL OR x.id = ANY (p_topics))) h) b) d) e;
+                       WHERE NOT x.paused AND NOT x.held AND x.shut = 0 AND (p_topics IS NULL OR x.id = ANY (p_topics))) h) b) d) e;
       v_cost := greatest(v_cost, date_part('epoch', clock_timestamp() - v_began)::float8);
       v_lanes := coalesce(cardinality(cs), 0);
       v_pass := NULL; v_open := NULL;

@@ -1,11 +1,14 @@
--- Store policies under a new revision when they differ; the revision. No other verb runs meanwhile, so that a limit never
--- changes inside a claim.
-CREATE FUNCTION configure_1(p_topics jsonb, p_queue jsonb, p_replace boolean) RETURNS bigint LANGUAGE plpgsql AS $$
+-- Store policies under a new revision when they differ; the revision, and whether a topic is shut (regate_1 has to be
+-- called). No other verb runs meanwhile, so that a limit never changes inside a claim.
+CREATE FUNCTION configure_1(p_topics jsonb, p_queue jsonb, p_replace boolean, OUT o_revision bigint, OUT o_shut boolean)
+LANGUAGE plpgsql AS $$
 DECLARE
   q queue;
   v_names text[] := array(SELECT jsonb_object_keys(p_topics) ORDER BY 1);
   v_changed boolean;
   v_reserved bigint;
+  v_few int := 10000;          -- so many messages may pass new gates in this step
+  v_waiting int;
   t record;
 BEGIN
   PERFORM pg_advisory_xact_lock(gate_1(1));
@@ -13,8 +16,10 @@ BEGIN
   v_changed := p_queue IS NOT NULL AND p_queue IS DISTINCT FROM q.policy
     OR EXISTS (SELECT 1 FROM unnest(v_names) n LEFT JOIN topic x ON x.name = n WHERE x.policy IS DISTINCT FROM p_topics->n)
     OR p_replace AND EXISTS (SELECT 1 FROM topic x WHERE x.policy IS NOT NULL AND NOT x.name = ANY (v_names));
+  o_revision := q.revision;
+  o_shut := EXISTS (SELECT 1 FROM topic WHERE shut > 0);
   IF NOT v_changed THEN
-    RETURN q.revision;
+    RETURN;
   END IF;
   PERFORM topics_1(v_names);
   UPDATE topic SET policy = p_topics->name WHERE name = ANY (v_names);
@@ -30,15 +35,22 @@ BEGIN
     RAISE EXCEPTION 'topics reserve % slots, the queue''s limit is %; raise it, or reserve fewer', v_reserved, q.lim
       USING ERRCODE = 'MG004';
   END IF;
-  FOR t IN SELECT x.id, x.fifo, x.sticky, x.adm_lim, x.rate, x.burst FROM topic x ORDER BY x.id LOOP
+  FOR t IN SELECT x.id, x.fifo, x.sticky, x.adm_lim, x.rate, x.burst, x.shut FROM topic x ORDER BY x.id LOOP
     PERFORM obey_1(ARRAY[t.id]);
     PERFORM 1 FROM topic x WHERE x.id = t.id AND (x.rate, x.burst) IS DISTINCT FROM (t.rate, t.burst);
     IF FOUND THEN
       UPDATE slot SET tokens = NULL WHERE topic = t.id;
     END IF;
-    PERFORM 1 FROM topic x WHERE x.id = t.id AND (x.fifo, x.sticky, x.adm_lim) IS DISTINCT FROM (t.fifo, t.sticky, t.adm_lim);
+    PERFORM 1 FROM topic x WHERE x.id = t.id
+      AND (t.shut = 1 OR (x.fifo, x.sticky, x.adm_lim) IS DISTINCT FROM (t.fifo, t.sticky, t.adm_lim));
     IF FOUND THEN
-      PERFORM regate_1(t.id);
+      PERFORM shut_1(t.id);
+      v_waiting := waiting_1(t.id, v_few);
+      IF v_waiting < v_few THEN
+        v_few := v_few - v_waiting;
+        WHILE pass_1(t.id, 10000) LOOP
+        END LOOP;
+      END IF;
     END IF;
   END LOOP;
   PERFORM recount_1();
@@ -46,7 +58,8 @@ BEGIN
   PERFORM bound_1(array(SELECT id FROM topic));
   PERFORM age_1(clock_timestamp());
   PERFORM wake_1(NULL, 1000000);
-  RETURN q.revision;
+  o_revision := q.revision;
+  o_shut := EXISTS (SELECT 1 FROM topic WHERE shut > 0);
 END $$;
 
 -- Count what runs anew. Only while no other verb runs.
@@ -58,38 +71,6 @@ BEGIN
     FROM slot o LEFT JOIN (SELECT l.topic, count(*)::int AS n FROM lease l GROUP BY l.topic
       UNION ALL SELECT 0, count(*)::int FROM lease) x ON x.topic = o.topic
    WHERE s.topic = o.topic AND s.inflight <> coalesce(x.n, 0);
-END $$;
-
--- Let every message of a topic pass its new gates: what runs takes its slots first, then what has started and keeps them,
--- then what waits, in order. Only while no other verb runs.
-CREATE FUNCTION regate_1(p_topic int) RETURNS void LANGUAGE plpgsql AS $$
-DECLARE
-  t topic;
-  v_rows work[];
-BEGIN
-  SELECT * INTO t FROM topic WHERE id = p_topic;
-  WITH r AS (DELETE FROM ready WHERE lane BETWEEN p_topic << 4 AND (p_topic << 4) | 15 RETURNING *),
-  p AS (DELETE FROM parked WHERE topic = p_topic RETURNING *),
-  a AS (SELECT seq, (9 - (lane & 15))::smallint AS prio, since, failures, losses, interruptions, failure, progress, 1 AS place FROM r
-        UNION ALL SELECT seq, (9 - rank)::smallint, since, failures, losses, interruptions, failure, progress, 2 FROM p),
-  c AS (INSERT INTO delta (topic, ready, parked) SELECT p_topic, -count(*) FILTER (WHERE place = 1), -count(*) FILTER (WHERE place = 2)
-    FROM a HAVING count(*) > 0)
-  SELECT array_agg(ROW (a.seq, p_topic, a.prio, CASE WHEN t.fifo THEN '' WHEN t.adm_lim IS NOT NULL THEN m.key END, a.since, a.failures,
-    a.losses, a.interruptions, a.failure, a.progress)::work ORDER BY a.prio DESC, a.seq) INTO v_rows FROM a JOIN msg m ON m.seq BETWEEN a.seq AND a.seq;
-  DELETE FROM keystate WHERE topic = p_topic;
-  UPDATE lease l SET adm = CASE WHEN t.fifo THEN '' WHEN t.adm_lim IS NOT NULL THEN m.key END
-    FROM msg m WHERE l.topic = p_topic AND m.seq = l.seq;
-  UPDATE delayed d SET adm = CASE WHEN NOT t.sticky OR d.failures + d.losses + d.interruptions = 0 THEN NULL WHEN t.fifo THEN '' ELSE m.key END
-    FROM msg m WHERE d.topic = p_topic AND m.seq = d.seq;
-  WITH h AS (
-    INSERT INTO ready SELECT (p_topic << 4) | (9 - prio), seq, since, failures, losses, interruptions, adm, failure, progress
-      FROM unnest(v_rows) WHERE adm IS NOT NULL AND t.sticky AND failures + losses + interruptions > 0 RETURNING adm),
-  c AS (INSERT INTO delta (topic, ready) SELECT p_topic, count(*) FROM h HAVING count(*) > 0)
-  INSERT INTO keystate SELECT p_topic, x.adm, count(*)::int FROM (
-      SELECT adm FROM h UNION ALL SELECT adm FROM lease WHERE topic = p_topic AND adm IS NOT NULL
-      UNION ALL SELECT adm FROM delayed WHERE topic = p_topic AND adm IS NOT NULL) x GROUP BY x.adm;
-  PERFORM enter_1(array(SELECT w FROM unnest(v_rows) w
-    WHERE NOT (w.adm IS NOT NULL AND t.sticky AND w.failures + w.losses + w.interruptions > 0)));
 END $$;
 
 -- What is stored: the queue's policy and the topics', and which topics there are.

@@ -32,7 +32,7 @@ BEGIN
         FROM topic t LEFT JOIN z ON z.topic = t.id LEFT JOIN slot s ON s.topic = t.id),
     r AS (SELECT q.lim - sum(x.z_leased) - sum(CASE WHEN x.policy IS NOT NULL THEN greatest(0, x.reserve - x.z_leased) ELSE 0 END) AS room FROM x),
     y AS (
-      SELECT x.*, CASE WHEN q.suspended OR x.paused OR x.held THEN 0 ELSE greatest(0, least(x.z_ready, x.lim - x.z_leased, x.z_tokens,
+      SELECT x.*, CASE WHEN q.suspended OR x.paused OR x.held OR x.shut > 0 THEN 0 ELSE greatest(0, least(x.z_ready, x.lim - x.z_leased, x.z_tokens,
           r.room + greatest(0, x.reserve - x.z_leased))) END::bigint AS claimable FROM x, r)
     SELECT y.name, y.z_ready + y.z_parked, y.claimable, y.z_delayed, y.z_leased, y.z_dead,
         CASE WHEN y.claimable > 0 THEN (SELECT date_part('epoch', v_now - least(v_now, min(h.since)))::float8

@@ -10,7 +10,7 @@ BEGIN
   END IF;
   INSERT INTO topic (name) SELECT DISTINCT n FROM unnest(p_names) n
     WHERE NOT EXISTS (SELECT 1 FROM topic t WHERE t.name = n) ORDER BY n ON CONFLICT DO NOTHING;
-  PERFORM obey_1(array(SELECT t.id FROM topic t JOIN unnest(p_names) n ON n = t.name WHERE t.policy IS NULL));
+  PERFORM obey_1(array(SELECT t.id FROM topic t JOIN unnest(p_names) n ON n = t.name WHERE t.policy IS NULL AND t.shut = 0));
   INSERT INTO slot (topic) SELECT t.id FROM topic t JOIN unnest(p_names) n ON n = t.name
     WHERE t.counted ORDER BY t.id ON CONFLICT DO NOTHING;
   UPDATE queue SET topics = topics + 1;

@@ -176,8 +176,8 @@ BEGIN
   END IF;
 END $$;
 
--- Once a second by every client: upkeep, sum up counters, forget what is over. Answers whether a dead letter is on its way
--- elsewhere.
+-- Once a second by every client: upkeep, sum up counters, forget what is over. Answers whether something is left that takes
+-- calls of its own: a dead letter on its way elsewhere, a topic that is shut.
 CREATE FUNCTION tend_1() RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
   v_now timestamptz;
@@ -188,7 +188,7 @@ BEGIN
     PERFORM fold_1();
     PERFORM prune_1(v_now);
   END IF;
-  RETURN EXISTS (SELECT 1 FROM dead WHERE forward);
+  RETURN EXISTS (SELECT 1 FROM dead WHERE forward) OR EXISTS (SELECT 1 FROM topic WHERE shut > 0);
 END $$;
 
 -- The same by a client that has nothing to do: it is told whether anything may be claimable for these topics, the seconds
@@ -233,7 +233,7 @@ BEGIN
           CASE WHEN t.rate IS NULL THEN 1 ELSE least(t.burst, coalesce(s.tokens + t.rate * greatest(0, date_part('epoch', p_now - s.at)),
             t.burst)) END AS tokens
         FROM topic t LEFT JOIN slot s ON s.topic = t.id AND t.counted
-       WHERE NOT t.paused AND NOT t.held AND (p_topics IS NULL OR t.id = ANY (p_topics))
+       WHERE NOT t.paused AND NOT t.held AND t.shut = 0 AND (p_topics IS NULL OR t.id = ANY (p_topics))
          AND EXISTS (SELECT 1 FROM unnest(t.prios) p(prio) CROSS JOIN LATERAL (
            SELECT 1 FROM ready r WHERE r.lane = (t.id << 4) | (9 - p.prio) ORDER BY r.lane, r.seq LIMIT 1) h)) a;
   o_next := least(o_next, next_1(p_now, p_topics));
