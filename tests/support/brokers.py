@@ -62,6 +62,7 @@ FACTORIES: dict[str, Callable[[Path], Venue]] = {
     "rabbitmq": RabbitVenue,
     "rabbitmq4": functools.partial(RabbitVenue, choose=servers.rabbitmq4),
     "redis": RedisVenue,
+    "valkey": functools.partial(RedisVenue, choose=servers.valkey),
 }
-#: Further versions of servers: a part of the suite runs on them, and all of it when they are named.
-NEWER = frozenset({"rabbitmq4"})
+#: Further servers, and versions of them: a part of the suite runs on them, and all of it when they are named.
+NEWER = frozenset({"rabbitmq4", "valkey"})

@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +36,8 @@ def open_queue(queue: str, url: str | None = None, deadline: float = 10.0) -> Re
 class RedisVenue(ServerVenue[RedisBroker]):
     """A fresh prefix."""
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(open_queue, fresh_queue(), servers.redis().url)
+    def __init__(self, folder: Path, choose: Callable[[], servers.Redis] = servers.redis) -> None:
+        super().__init__(open_queue, fresh_queue(), choose().url)
         self.client().setup()
 
 

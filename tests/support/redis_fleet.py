@@ -17,9 +17,11 @@ MASTER = "mill"
 
 
 class Watched:
-    """A master with replicas, and Sentinels that watch it; a failover takes some two seconds."""
+    """A master with replicas, and Sentinels that watch it; a failover takes some two seconds. `password`: of a Sentinel
+    that is alone."""
 
-    def __init__(self, replicas: int = 2, sentinels: int = 3) -> None:
+    def __init__(self, replicas: int = 2, sentinels: int = 3, password: str = "") -> None:
+        self._login = (password,) if password else ()
         self.servers = [Redis("--repl-diskless-sync-delay", "0")]
         port = self.servers[0].port
         for _ in range(replicas):
@@ -27,7 +29,7 @@ class Watched:
             self.servers.append(Redis(*arguments))
         for server in self.servers[1:]:
             _linked(Admin(server.port))
-        self.sentinels = [_Sentinel(port) for _ in range(sentinels)]
+        self.sentinels = [_Sentinel(port, password) for _ in range(sentinels)]
         for sentinel in self.sentinels:
             self._wait_until_seen(sentinel, replicas, sentinels - 1)
 
@@ -40,7 +42,7 @@ class Watched:
     @property
     def master(self) -> Admin:
         """The server that the Sentinels name now."""
-        admin = Admin(self.sentinels[0].port)
+        admin = Admin(self.sentinels[0].port, *self._login)
         return Admin(int(admin("SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER)[1]))
 
     def close(self) -> None:
@@ -50,10 +52,9 @@ class Watched:
         for server in self.servers:
             server.close()
 
-    @staticmethod
-    def _wait_until_seen(sentinel: _Sentinel, replicas: int, others: int) -> None:
+    def _wait_until_seen(self, sentinel: _Sentinel, replicas: int, others: int) -> None:
         def seen() -> bool:
-            flat = Admin(sentinel.port)("SENTINEL", "MASTER", MASTER)
+            flat = Admin(sentinel.port, *self._login)("SENTINEL", "MASTER", MASTER)
             known = dict(zip(flat[::2], flat[1::2], strict=True))
             counts = (int(known[b"num-slaves"]), int(known[b"num-other-sentinels"]))
             return counts == (replicas, others)
@@ -62,7 +63,7 @@ class Watched:
 
 
 class _Sentinel:
-    def __init__(self, master: int) -> None:
+    def __init__(self, master: int, password: str) -> None:
         user = user_for("redis")
         self._folder = Folder(user)
         self.port = free_port()
@@ -72,6 +73,7 @@ class _Sentinel:
             f"sentinel monitor {MASTER} 127.0.0.1 {master} 2\n"
             f"sentinel down-after-milliseconds {MASTER} 1000\n"
             f"sentinel failover-timeout {MASTER} 5000\n"
+            + (f"requirepass {password}\n" if password else "")
         )
         self._folder.own(config)
         program = need("redis-server", [], ["redis-server"])

@@ -13,6 +13,7 @@ import os
 import shutil
 import signal
 import subprocess
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
@@ -26,7 +27,7 @@ from support.programs import (
     user_for,
     wait_until_up,
 )
-from support.rabbitmq_node import RabbitMQ
+from support.rabbitmq_node import Programs, RabbitMQ
 from support.wait import eventually
 
 PASSWORD = "correct horse"  # of every server's administrator; the space shows that URLs are quoted
@@ -210,24 +211,35 @@ class PgBouncer:
 
 
 class Redis:
-    """One Redis server, without persistence unless `arguments` say otherwise."""
+    """One Redis server, without persistence unless `arguments` say otherwise. `programs`: a Valkey's."""
 
-    def __init__(self, *arguments: str) -> None:
-        user = user_for("redis")
-        program = need("redis-server", [], ["redis-server"])
-        self._folder = Folder(user)
+    def __init__(
+        self,
+        *arguments: str,
+        environment: Mapping[str, str] | None = None,
+        programs: Programs | None = None,
+    ) -> None:
+        self._folder = Folder(user_for("redis"))
         self.port = free_port()
-        self._arguments = arguments
-        self._program, self._user = program, user
+        self._arguments, self._environment = arguments, environment
+        if programs is None:
+            self._program = [str(need("redis-server", [], ["redis-server"]))]
+            self._user = user_for("redis")
+        else:
+            self._program, self._user = (
+                programs.command(self._folder, "valkey-server"),
+                programs.user,
+            )
         self.start()
 
     def start(self) -> None:
         """Start the program and wait until it accepts connections."""
-        command = [str(self._program), "--bind", "127.0.0.1", "--port", str(self.port), "--daemonize", "no",
+        command = [*self._program, "--bind", "127.0.0.1", "--port", str(self.port), "--daemonize", "no",
                    "--dir", str(self._folder.path), "--save", "", *self._arguments]  # fmt: skip
         self._kept = Kept(
-            command, stop=signal.SIGTERM, user=self._user, log=self._folder.path / "server.log"
-        )
+            command, stop=signal.SIGTERM, user=self._user, log=self._folder.path / "server.log",
+            environment=self._environment,
+        )  # fmt: skip
         wait_until_up(self._kept, self.port)
 
     def stop(self) -> None:
@@ -257,6 +269,16 @@ def postgres() -> Postgres:
 def redis() -> Redis:
     """The session's Redis, started on first use."""
     server = Redis()
+    atexit.register(server.close)
+    return server
+
+
+@cache
+def valkey() -> Redis:
+    """The session's Valkey out of Debian 13, started on first use."""
+    from support.debian13 import Debian13
+
+    server = Redis(programs=Debian13("valkey-server"))
     atexit.register(server.close)
     return server
 

@@ -8,6 +8,7 @@ local schedule, slot = ARGV[1], ARGV[2]
 if schedule ~= '' then
   local last = call('HGET', P .. 'cron', schedule)
   if last and tonumber(slot) <= tonumber(last) then
+    said_again()
     if call('HGET', P .. 'cronc', schedule) == ARGV[3] then return { '', {}, 0 } end
     return false
   end
@@ -91,6 +92,7 @@ if group then
   end
 end
 local new = count - #doubles / 2
+local stores = new > 0 or schedule ~= ''
 local refused = G.most and new > 0 and overfull(new)
 if refused then return refused end
 
@@ -111,6 +113,7 @@ end
 flush()
 if group and call('EXISTS', P .. 'gr:' .. group[1]) == 0 and not state_of(group.callback[1]) then
   local gid, members, pairs_of = group[1], group[2], group[4]
+  stores = true
   call('HSET', P .. 'gr:' .. gid, 'members', mpack(members), 'callback', mpack(group.callback), 'all', group[3],
     'watched', mpack(pairs_of[1]))
   for from = 1, #members, 1000 do
@@ -132,5 +135,6 @@ if schedule ~= '' then
   call('HSET', P .. 'cron', schedule, slot)
   call('HSET', P .. 'cronc', schedule, ARGV[3])
 end
+if not stores then said_again() end
 finish()
 return { '', doubles, G.crowded and 1 or 0 }

@@ -12,7 +12,10 @@ if refused then return refused end
 local size, most = #ARGV[k + run.width - 1], size_of(c)
 if size > most then return oversized(id, name, size, most) end
 local holder = state_of(id) and id or unique and holder_of(unique)
-if holder then return holder end
+if holder then
+  said_again()
+  return holder
+end
 refused = G.most and overfull(1)
 if refused then return refused end
 take(t or topic(number_of(name, true)), run, k)

@@ -38,6 +38,14 @@ local function overfull(new)
   end
 end
 
+-- A call that stores nothing, since what it brings is there, writes something nevertheless: whoever asks after replicas is
+-- answered for the writes of its own connection, and those of the first call were another's. A full server lets it pass.
+--@seldom
+local function said_again()
+  freeing()
+  call('HSET', P .. 'g', 'again', NOW)
+end
+
 --@seldom
 local function holder_of(unique)
   return call('HGET', P .. 'u', unique) or G.windows > NOW and call('GET', P .. 'uw:' .. unique)
