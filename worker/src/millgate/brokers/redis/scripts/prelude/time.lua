@@ -87,7 +87,8 @@ end
 
 --@seldom
 local function happen()
-  if NOW - G.beat >= 1000 or NOW < G.beat then sweep() end -- may give leases a grace
+  local set_back = NOW < G.beat
+  if set_back or NOW - G.beat >= 1000 then sweep() end -- may give leases a grace
   local share = shares()
   if share.due > 0 then
     local left = share.due
@@ -97,7 +98,7 @@ local function happen()
     carry()
     spent = spent + (share.due - left) * COST.due
   end
-  local ready = call('ZRANGEBYSCORE', P .. 'later', '-inf', NOW, 'LIMIT', 0, 20)
+  local ready = call('ZRANGEBYSCORE', P .. 'later', '-inf', set_back and '+inf' or NOW, 'LIMIT', 0, set_back and 200 or 20)
   if ready[1] then
     call('ZREM', P .. 'later', unpack(ready))
     for _, tn in ipairs(ready) do topic(tonumber(tn)).arm = true end

@@ -46,11 +46,11 @@ end
 local function tokens(t)
   local c = t.c
   local have = t.tk or c.rcap
-  local since = t.ts or NOW
+  local since = min(t.ts or NOW, NOW) -- a clock that was set back owes nobody the time until then
   if NOW > since then
     have = min(c.rcap, have + (NOW - since) * c.rcount / c.rper)
   end
-  t.tk, t.ts, t.rated = have, max(NOW, since), true
+  t.tk, t.ts, t.rated = have, NOW, true
   return have
 end
 
