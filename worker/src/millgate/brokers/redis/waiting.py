@@ -22,7 +22,8 @@ from millgate.errors import BrokerError
 from millgate.queues import Subscription
 
 #: Seconds between looks: a bell that was rung for a worker that died right then is made up for by the next look.
-_LOOK: Final = 2.0
+#: With the signs of life every five seconds, an idle worker stays below one command a second.
+_LOOK: Final = 3.0
 _ANSWER: Final = 5.0  # seconds within which an idle connection must do what it is told
 
 
