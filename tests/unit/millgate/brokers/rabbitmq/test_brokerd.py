@@ -28,6 +28,31 @@ def test_one_that_nobody_called_for_long_ends_although_its_server_is_gone() -> N
     assert 5.0 <= clock.monotonic() - began < 7.0
 
 
+def test_a_server_that_is_away_is_tried_ever_less_often_and_not_by_all_at_once() -> None:
+    target = parse(f"amqp://guest:guest@127.0.0.1:{free_port()}/", {})
+    paused: list[list[float]] = []
+    for _ in range(2):
+        clock = Watched()
+        Server(Brokerd(target, "q", idle=30.0), clock, lambda _: None).run()
+        paused.append(clock.slept)
+    assert all(
+        0.5 <= slept[0] <= 1.0 <= min(slept[1:]) <= max(slept[1:]) <= 2.0 for slept in paused
+    )
+    assert paused[0] != paused[1]
+
+
+class Watched(FakeClock):
+    """A clock that notes for how long somebody slept."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.slept: list[float] = []
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        super().sleep(seconds)
+
+
 class Slow:
     """Takes the place of a desk whose turns take so many seconds."""
 

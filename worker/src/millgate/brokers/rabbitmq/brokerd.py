@@ -7,6 +7,7 @@ All that the owner knows is in the server's streams before anybody is answered, 
 from __future__ import annotations
 
 import os
+import random
 import signal
 import socket
 from contextlib import suppress
@@ -42,7 +43,8 @@ from millgate.errors import (
 )
 
 _CONNECT: Final = 10.0  # seconds for a connection to come about
-_PAUSE: Final = 1.0  # seconds between attempts
+_FIRST_PAUSE: Final = 1.0  # seconds between attempts, at first
+_LONGEST_PAUSE: Final = 2.0  # … and while they go on failing
 _WATCH: Final = 0.3  # seconds between looks at whether the queue is free
 _LOOK: Final = 0.2  # seconds between looks at a snapshot that is being written
 _LOOK_AFTER: Final = 5.0  # seconds between looks at what is stored
@@ -81,6 +83,7 @@ class Server:
         self._looked = clock.monotonic()  # after the streams
         self._now = self._steady.now()  # of the last turn
         self._took = 0.0  # seconds, the last turn
+        self._next_pause = _FIRST_PAUSE  # seconds at most
         self._connection: Any = None
         self._channel: Any = None
         self._express: Any = None
@@ -117,7 +120,12 @@ class Server:
                 said = self._say_once(said, str(problem))
             self._end_if_idle()  # also when it is the server that nobody has any more
             if not self._stopping:
-                self._clock.sleep(_PAUSE)
+                self._pause()
+
+    def _pause(self) -> None:
+        """Wait before the next attempt, ever longer: a server that comes back meets not all of its brokerds at once."""
+        longest, self._next_pause = self._next_pause, min(2 * self._next_pause, _LONGEST_PAUSE)
+        self._clock.sleep(longest * random.uniform(0.5, 1.0))  # noqa: S311 -- spreads load, protects nothing
 
     @property
     def _began_serving(self) -> bool:
@@ -141,6 +149,7 @@ class Server:
         end = self._clock.monotonic() + _CONNECT
         name = f"millgate brokerd {self._how.queue}"
         self._connection = connect(self._how.target, name, self._clock, end)
+        self._next_pause = _FIRST_PAUSE
         try:
             self._await_turn()
             if not self._stopping:
