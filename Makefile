@@ -97,7 +97,7 @@ $(DEMO)/.installed: $(DEMO_SOURCES)
 	@$(DEMO)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade -c constraints.txt ./worker ./operator
 	@touch $@
 
-bench: install ## measure; BROKER=local|postgres|redis|memory, PEERS=1 beside the peers
+bench: install ## measure; BROKER=local|postgres|redis|rabbitmq|memory, PEERS=1 beside the peers
 	$(call say,benchmark on $(BROKER)$(if $(PEERS), beside the peers))
 	@$(BIN)/python -m benchmarks --broker $(BROKER) $(if $(PEERS),--peers)
 

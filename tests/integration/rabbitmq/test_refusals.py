@@ -7,6 +7,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from time import monotonic
 
 import pytest
@@ -36,18 +37,23 @@ Open = Callable[..., RabbitBroker]
 Serve = Callable[..., Brokerd]
 
 NOTHING = "^$"
-DEFAULT = r"^amq\.default$"
-#: The least rights, as docs/brokers.md states them.
-CLIENT = {"configure": NOTHING, "write": DEFAULT, "read": NOTHING}
-BROKERD = {"configure": r"^millgate\.", "write": DEFAULT, "read": r"^millgate\."}
+_PAGE = Path(__file__).parents[3] / "docs/brokers.md"
 
 
-def url_of(name: str, rights: dict[str, str]) -> str:
+def rights(who: str, queue: str) -> dict[str, str]:
+    """The least rights, as the page states them."""
+    lines = _PAGE.read_text(encoding="utf-8").splitlines()
+    row = next(line for line in lines if line.startswith(f"| {who} | `"))
+    found = [cell.replace("QUEUE", re.escape(queue)) for cell in re.findall(r"`([^`]+)`", row)]
+    return dict(zip(("configure", "write", "read"), found, strict=True))
+
+
+def url_of(name: str, granted: dict[str, str]) -> str:
     """The URL as a user with these rights, who is made or changed."""
     server = servers.rabbitmq()
     with suppress(RuntimeError):
         server.ctl("add_user", name, name)
-    server.ctl("set_permissions", name, rights["configure"], rights["write"], rights["read"])
+    server.ctl("set_permissions", name, granted["configure"], granted["write"], granted["read"])
     return f"{server.url_as(name, name)}?brokerd=never"
 
 
@@ -95,8 +101,8 @@ def test_a_virtual_host_that_the_user_may_not_use_is_named(queue: str, open_one:
 
 
 def test_the_least_rights_are_enough(queue: str, serve: Serve, open_one: Open) -> None:
-    brokerd = serve(url_of("owner", BROKERD), 30_000)
-    broker = open_one(queue, url_of("caller", CLIENT))
+    brokerd = serve(url_of("owner", rights("brokerd", queue)), 30_000)
+    broker = open_one(queue, url_of("caller", rights("everybody else", queue)))
     broker.setup()
     hand = Hand(broker)
     for _ in range(40):
@@ -112,14 +118,18 @@ def test_the_least_rights_are_enough(queue: str, serve: Serve, open_one: Open) -
 
 def test_a_client_without_its_right_is_told_which(queue: str, serve: Serve, open_one: Open) -> None:
     serve()
-    error = refused(open_one(queue, url_of("mute", CLIENT | {"write": NOTHING})))
+    error = refused(
+        open_one(queue, url_of("mute", rights("everybody else", queue) | {"write": NOTHING}))
+    )
     assert isinstance(error, PermissionMissing)
     assert "lacks write on amq.default" in str(error)
 
 
 @pytest.mark.parametrize("right", ["configure", "write", "read"])
-def test_a_brokerd_without_one_of_its_rights_is_told_which(serve: Serve, right: str) -> None:
-    brokerd = serve(url_of("poor", BROKERD | {right: NOTHING}))
+def test_a_brokerd_without_one_of_its_rights_is_told_which(
+    queue: str, serve: Serve, right: str
+) -> None:
+    brokerd = serve(url_of("poor", rights("brokerd", queue) | {right: NOTHING}))
     eventually(lambda: not brokerd.running)
     on = "amq.default" if right == "write" else "millgate."
     assert f"the user lacks {right} on {on}" in brokerd.said()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from millgate.brokers.redis import RedisBroker
-from millgate.errors import BrokerUnavailable
+from millgate.errors import AuthFailed, BrokerUnavailable
 from support.builders import a_message
 from support.ledger import Ledger
 from support.redis import fresh_queue
@@ -74,6 +74,20 @@ def test_sentinels_that_do_not_know_the_master_are_said_so(
     broker = open_one(queue, watched.url.replace(f"/{MASTER}/", "/nobody/"), 1.5)
     with pytest.raises(BrokerUnavailable, match="no Sentinel names a master for 'nobody'"):
         broker.setup()
+
+
+def test_a_sentinel_that_wants_a_password_gets_its_own(queue: str, open_one: Open) -> None:
+    guarded = Watched(replicas=0, sentinels=1, password="sentinels-own")
+    try:
+        for query in ("", "?sentinel_password=wrong-one"):
+            with pytest.raises(AuthFailed) as caught:
+                open_one(queue, f"{guarded.url}{query}").setup()
+            assert "wrong-one" not in str(caught.value)
+        broker = open_one(queue, f"{guarded.url}?sentinel_password=sentinels-own")
+        broker.publish([message := a_message()])
+        assert Hand(broker).one().id == message.id
+    finally:
+        guarded.close()
 
 
 def test_a_cluster_is_found_from_any_node_with_or_without_being_told(

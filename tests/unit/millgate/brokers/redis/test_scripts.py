@@ -112,6 +112,15 @@ def test_setup_tries_every_command_that_a_verb_uses(verb: str) -> None:
     assert set(_COMMAND.findall(script(verb).text.decode())) <= tried
 
 
+def test_setup_tries_nothing_that_no_verb_uses() -> None:
+    tried = set(re.findall(r"\{ '([A-Z]+)'", FOLDER.joinpath("probe.lua").read_text("utf-8")))
+    paths = [*FOLDER.iterdir(), *FOLDER.joinpath("prelude").iterdir()]
+    others = [path for path in paths if path.name.endswith(".lua") and path.name != "probe.lua"]
+    assert tried <= {
+        word for p in others for word in re.findall(r"'([A-Z]+)'", p.read_text("utf-8"))
+    }
+
+
 @pytest.mark.parametrize("verb", VERBS)
 def test_no_script_looks_through_all_keys(verb: str) -> None:
     commands = set(_COMMAND.findall(script(verb).text.decode()))
