@@ -4,7 +4,7 @@ On RabbitMQ the process that serves the queue is killed and frozen as well.
 
     python -m benchmarks.chaos --broker postgres --minutes 10
 
-Ends with 0 only if no accepted task was lost and none was run beside a live owner.
+Ends with 0 only if no accepted task was lost, none was run beside a live owner, and the broker's counts agree.
 """
 
 from __future__ import annotations
@@ -56,6 +56,7 @@ class Tally:
     cuts: int = 0
     replaced: int = 0  # brokerds killed or frozen
     refused: int = 0  # sends that had to be repeated
+    unsure: int = 0  # 1 when the fate of the last send is unknown
     deaths: dict[int, float] = field(default_factory=dict)
 
 
@@ -184,9 +185,11 @@ def produce(app: App, tally: Tally, stopping: threading.Event) -> None:
             work.options(task_id=name).send(name, round(random.uniform(0.01, 0.3), 3))
         except (BrokerUnavailable, QueueFull):
             tally.refused += 1
+            tally.unsure = 1
             stopping.wait(0.2)
             continue
         tally.accepted.append(name)
+        tally.unsure = 0
         number += 1
         stopping.wait(0.04)
 
@@ -286,6 +289,7 @@ def run(running: Harmed, minutes: float, folder: Path) -> dict[str, object]:
             drained = settle(broker, fleet, 180)
             fleet.stop()
         dead = [letter.id for letter in broker.dead(TOPIC, 1000)]
+        counted = broker.stats().topics[TOPIC]
         left = [item.id for state in _OPEN for item in broker.peek(TOPIC, state, 5)]
         broker.close()
         if brokerds is not None:
@@ -297,6 +301,7 @@ def run(running: Harmed, minutes: float, folder: Path) -> dict[str, object]:
         "beside_live_owner": len(verdict.beside),
     }
     del figures["beside"]
+    stored = (counted.enqueued or 0) - len(tally.accepted)
     return {
         "minutes": minutes,
         "accepted": len(tally.accepted),
@@ -308,6 +313,11 @@ def run(running: Harmed, minutes: float, folder: Path) -> dict[str, object]:
         "dead": len(dead),
         "drained": drained,
         "left": left,
+        "completed": counted.completed,
+        # each task that was accepted was stored once, and each has ended once, as the ledger and the dead letters say
+        "agrees": 0 <= stored <= tally.unsure
+        and counted.failed == len(dead)
+        and counted.enqueued == (counted.completed or 0) + len(dead),
         **figures,
         "examples": {"lost": verdict.lost[:5], "beside": verdict.beside[:5]},
     }
@@ -328,7 +338,8 @@ def main() -> int:
     with server(options.broker) as running:
         assert isinstance(running, Harmed)
         figures = run(running, options.minutes, folder)
-    good = figures["drained"] and not figures["lost"] and not figures["beside_live_owner"]
+    sound = figures["drained"] and figures["agrees"]
+    good = sound and not figures["lost"] and not figures["beside_live_owner"]
     if not good or options.keep:
         print(f"the ledger and the log are in {folder}", file=sys.stderr)
     print(json.dumps({"broker": options.broker, **figures, "held": bool(good)}))
