@@ -11,6 +11,7 @@ from millgate.brokers.core.choose import choose
 from millgate.brokers.core.claim import _serve, entrants
 from millgate.fleet import WorkerRef, WorkerState
 from millgate.message import Claim
+from millgate.stats import TopicStats
 
 
 def follow(
@@ -48,6 +49,23 @@ def follow(
         same = followed[claim.id]
         assert _counts(claim) == _counts(same)
     return [followed[claim.id] for claim in claims]
+
+
+def counts(topic: TopicStats | None) -> tuple[int | None, ...]:
+    """What is compared of a topic; one that was never used counts as zeros."""
+    if topic is None:
+        return (0,) * 9
+    return (
+        topic.waiting,
+        topic.claimable,
+        topic.delayed,
+        topic.leased,
+        topic.dead,
+        topic.enqueued,
+        topic.started,
+        topic.completed,
+        topic.failed,
+    )
 
 
 def _by_level(levels: dict[str, int], shares: Counter[str]) -> Counter[int]:

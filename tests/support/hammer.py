@@ -43,7 +43,7 @@ def hammer(venue: Venue, batch: int = 2, hold: float = 0.002) -> list[Run]:
         else:
             place = (venue.url, venue.queue)
             futures = [executor.submit(_process, place, n, batch, hold) for n in range(WORKERS)]
-        return [run for future in futures for run in future.result(timeout=120)]
+        return [run for future in futures for run in future.result(timeout=240)]
 
 
 def most_at_once(runs: Iterable[Run]) -> int:
@@ -82,9 +82,8 @@ def _work(broker: Broker, number: int, batch: int, hold: float) -> list[Run]:
         start = time.monotonic()
         settlements = []
         if not answer.claims:
-            if _done(broker):
+            if not broker.wait_for_work(Subscription(), 0.05) and _done(broker):
                 return runs
-            broker.wait_for_work(Subscription(), 0.05)
             continue
         if dice.random() < 0.5:
             time.sleep(hold * (0.5 + dice.random()))

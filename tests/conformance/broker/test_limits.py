@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
+
+import pytest
 
 from millgate.brokers.base import Broker
 from millgate.queues import QueuePolicy
@@ -81,11 +84,23 @@ def test_a_limit_that_is_taken_away_holds_nobody(broker: Broker, hand: Hand) -> 
     assert len(hand.claim(5)) == 4
 
 
+#: What lets two of a topic's messages run at once: its policy, the queue's.
+BOUNDS: dict[str, tuple[dict[str, Any], QueuePolicy]] = {
+    "topic": ({"limit": 2}, QueuePolicy()),
+    "key": ({"key_limit": 2}, QueuePolicy()),
+    "queue": ({}, QueuePolicy(limit=2)),
+    "reserve": ({"reserve": 1}, QueuePolicy(limit=2)),
+    "all": ({"limit": 2, "key_limit": 2, "reserve": 2}, QueuePolicy(limit=2)),
+}
+
+
+@pytest.mark.parametrize("bound", BOUNDS)
 def test_the_slot_of_a_killed_holder_comes_back_with_its_lease(
-    broker: Broker, hand: Hand, pass_time: PassTime
+    broker: Broker, hand: Hand, pass_time: PassTime, bound: str
 ) -> None:
-    broker.configure([a_topic(limit=2, lease=1.0)])
-    broker.publish(some_messages(4))
+    policy, queue = BOUNDS[bound]
+    broker.configure([a_topic(lease=1.0, **policy)], queue)
+    broker.publish(some_messages(4, key="k"))
     assert len(hand.claim(5)) == 2
     pass_time(1.1)
     survivor = Hand(broker)

@@ -17,24 +17,24 @@ from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_a
 from millgate.brokers.base import Ask
 from millgate.brokers.core import Core
 from millgate.brokers.memory import MemoryBroker
-from millgate.fleet import Beat, WorkerInfo, WorkerRef
-from millgate.message import Claim, Group, Message
+from millgate.fleet import Beat, WorkerInfo, WorkerRef, WorkerState
+from millgate.message import Claim, Group, Message, Receipt
 from millgate.outcome import Reason
 from millgate.queues import Ordering, QueuePolicy, Subscription, TopicPolicy
 from millgate.settlement import Ack, Bury, Charge, Drop, Later, Settlement
 from support import invariants
 from support.brokers import FACTORIES, Venue
-from support.follow import follow
+from support.follow import counts, follow
 from support.working import A_FAILURE
 
 TOPICS = ("a", "b", "c")
-WORKERS = [WorkerRef(f"w{n}", f"start-{n}") for n in range(3)]
+WORKERS = 3
 START = 1_800_000_000.0
 #: Real brokers are given no time to pass, so nothing short may be due in them.
 LONG = 3600.0
 
 topics = st.sampled_from(TOPICS)
-workers = st.integers(0, len(WORKERS) - 1)
+workers = st.integers(0, WORKERS - 1)
 choices = st.integers(0, 10_000)
 policies = st.lists(
     st.builds(
@@ -76,9 +76,9 @@ class Machine(RuleBasedStateMachine):
         self.held: list[tuple[Claim, Claim]] = []  # the broker's and the model's
         self.stale: list[tuple[Claim, Claim]] = []
         self.last: tuple[list[Settlement], list[Settlement]] = ([], [])
-        for worker in WORKERS:
-            self.broker.register(worker, WorkerInfo())
-            self.model.register(self.now, worker, WorkerInfo())
+        self.sent: tuple[float, list[Message], Group | None, list[Receipt]] = (0.0, [], None, [])
+        self.starts = itertools.count()
+        self.workers = [self.start(f"w{n}") for n in range(WORKERS)]
 
     @property
     def turned(self) -> bool:
@@ -125,6 +125,15 @@ class Machine(RuleBasedStateMachine):
             name = self.ids[which % len(self.ids)]
             self.send([Message(id=name, topic="a", task="t", body=b"")])
 
+    @rule()
+    def send_again(self) -> None:
+        """The client was dropped before the reply, and sends it all again: nothing is stored twice."""
+        when, batch, group, receipts = self.sent
+        if when == self.now:
+            self.send(batch, group)
+            for first, second in zip(receipts, self.sent[3], strict=True):
+                assert first.duplicate or second == Receipt(first.id, duplicate=True)
+
     @rule(topic=topics, size=st.integers(0, 4), require_all=st.booleans())
     def publish_group(self, topic: str, size: int, require_all: bool) -> None:
         name = self.new_id()
@@ -156,12 +165,23 @@ class Machine(RuleBasedStateMachine):
     ) -> None:
         real, modelled = self.settlements(which, 3) if with_settlements else ([], [])
         ask = Ask(Subscription(include), n)
-        answer = self.broker.claim(WORKERS[worker], ask, real)
-        expected = self.model.claim(self.now, WORKERS[worker], Ask(ask.subscription, 0), modelled)
+        answer = self.broker.claim(self.workers[worker], ask, real)
+        expected = self.model.claim(
+            self.now, self.workers[worker], Ask(ask.subscription, 0), modelled
+        )
         assert (answer.stale, answer.state) == (expected.stale, expected.state)
         assert answer.revision == expected.revision
-        followed = follow(self.model, self.now, WORKERS[worker], ask, answer.claims)
+        followed = follow(self.model, self.now, self.workers[worker], ask, answer.claims)
         self.held += list(zip(answer.claims, followed, strict=True))
+
+    @rule(worker=workers, n=st.integers(1, 3))
+    def crash_between_a_claim_and_its_reply(self, worker: int, n: int) -> None:
+        """Nobody hears of what was handed over. The worker starts anew; its older start is given nothing any more."""
+        gone, ask = self.workers[worker], Ask(n=n)
+        follow(self.model, self.now, gone, ask, self.broker.claim(gone, ask).claims)
+        self.workers[worker] = self.start(gone.name)
+        late = self.broker.claim(gone, ask)
+        assert (late.claims, late.state) == ((), WorkerState.UNKNOWN)
 
     @rule(which=choices, count=st.integers(1, 4))
     def settle(self, which: int, count: int) -> None:
@@ -182,28 +202,27 @@ class Machine(RuleBasedStateMachine):
             claim, _ = self.stale[which % len(self.stale)]
             assert self.broker.progress(claim.ref, b"late") is False
             assert self.broker.settle([Ack(claim.ref, b"late")]) == (claim.id,)
-            assert self.broker.extend(WORKERS[0], [claim.ref], Beat()).lost == (claim.id,)
-            self.model.extend(self.now, WORKERS[0], [], Beat())
+            assert self.broker.extend(self.workers[0], [claim.ref], Beat()).lost == (claim.id,)
+            self.model.extend(self.now, self.workers[0], [], Beat())
 
     @rule(worker=workers)
     def extend(self, worker: int) -> None:
-        ref = WORKERS[worker]
+        ref = self.workers[worker]
         answer = self.broker.extend(ref, [claim.ref for claim, _ in self.held], Beat())
         expected = self.model.extend(self.now, ref, [claim.ref for _, claim in self.held], Beat())
         assert answer == expected
 
     @rule(worker=workers)
     def leave_and_return(self, worker: int) -> None:
-        ref = WORKERS[worker]
+        ref = self.workers[worker]
         self.broker.unregister(ref)
         self.model.unregister(self.now, ref)
-        self.broker.register(ref, WorkerInfo())
-        self.model.register(self.now, ref, WorkerInfo())
+        self.workers[worker] = self.start(ref.name, ref.incarnation)
         self.drop_stale()
 
     @rule(worker=workers, lift=st.booleans())
     def fence(self, worker: int, lift: bool) -> None:
-        name = WORKERS[worker].name
+        name = self.workers[worker].name
         if lift:
             assert self.broker.unfence(name) == self.model.unfence(self.now, name)
         else:
@@ -290,29 +309,11 @@ class Machine(RuleBasedStateMachine):
         real, modelled = self.broker.stats(), self.model.stats(self.now)
         names = set(real.topics) | set(modelled.topics)
         for name in names:
-            assert self.counts(real.topics.get(name)) == self.counts(modelled.topics.get(name)), (
-                name
-            )
+            assert counts(real.topics.get(name)) == counts(modelled.topics.get(name)), name
         assert [(row.name, row.state, row.leased) for row in real.workers] == [
             (row.name, row.state, row.leased) for row in modelled.workers
         ]
         assert real.revision == modelled.revision
-
-    def counts(self, topic: Any) -> tuple[object, ...]:
-        """What is compared of a topic; one that was never used counts as zeros."""
-        if topic is None:
-            return (0,) * 9
-        return (
-            topic.waiting,
-            topic.claimable,
-            topic.delayed,
-            topic.leased,
-            topic.dead,
-            topic.enqueued,
-            topic.started,
-            topic.completed,
-            topic.failed,
-        )
 
     # --- parts -----------------------------------------------------------------------------------
 
@@ -323,8 +324,16 @@ class Machine(RuleBasedStateMachine):
     def some_ids(self, which: int, count: int) -> list[str]:
         return [self.ids[(which + n) % len(self.ids)] for n in range(count)] if self.ids else []
 
+    def start(self, name: str, incarnation: str = "") -> WorkerRef:
+        ref = WorkerRef(name, incarnation or f"start-{next(self.starts)}")
+        self.broker.register(ref, WorkerInfo())
+        self.model.register(self.now, ref, WorkerInfo())
+        return ref
+
     def send(self, batch: list[Message], group: Group | None = None) -> None:
-        assert self.broker.publish(batch, group) == self.model.publish(self.now, batch, group)
+        receipts = self.broker.publish(batch, group)
+        assert receipts == self.model.publish(self.now, batch, group)
+        self.sent = (self.now, batch, group, receipts)
 
     def settlements(self, which: int, count: int) -> tuple[list[Settlement], list[Settlement]]:
         """Settlements of some held claims, for the broker and for the model."""

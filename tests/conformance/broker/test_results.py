@@ -6,6 +6,8 @@ import threading
 import time
 from collections.abc import Callable
 
+import pytest
+
 from millgate.brokers.base import Broker, State
 from millgate.settlement import Ack
 from support.builders import a_message, a_topic, some_messages
@@ -81,6 +83,13 @@ def test_large_results_arrive_whole(broker: Broker, hand: Hand) -> None:
 
 
 # --- waiting -------------------------------------------------------------------------------------
+
+
+@pytest.fixture(autouse=True)
+def nobody_looks_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That is a safety net, which would hide that nobody was woken."""
+    for driver in ("postgres", "redis"):
+        monkeypatch.setattr(f"millgate.brokers.{driver}.waiting._LOOK", 30.0)
 
 
 def waited(

@@ -18,6 +18,13 @@ PassTime = Callable[[float], None]
 ALL = Subscription()
 
 
+@pytest.fixture(autouse=True)
+def nobody_looks_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That is a safety net, which would hide that nobody was woken."""
+    for driver in ("postgres", "redis"):
+        monkeypatch.setattr(f"millgate.brokers.{driver}.waiting._LOOK", 30.0)
+
+
 class Waiter:
     """One `wait_for_work` in a thread, and how it ended."""
 

@@ -18,9 +18,11 @@ from pathlib import Path
 import pytest
 
 from millgate.brokers.base import Broker
+from millgate.brokers.local.address import Place
 from millgate.brokers.local.broker import LocalBroker
 from millgate.errors import (
     AuthFailed,
+    BrokerError,
     BrokerRefused,
     BrokerTimeout,
     BrokerUnavailable,
@@ -28,6 +30,7 @@ from millgate.errors import (
 )
 from support.builders import a_message
 from support.local import Daemon, gone
+from support.programs import free_port
 from support.wait import eventually
 
 #: Sets the broker up in a process of its own, says the server's pid, and lives until its input ends.
@@ -88,6 +91,13 @@ def peer(path: Path, serve: Callable[[socket.socket], None]) -> Iterator[None]:
 def impatient(daemon: Daemon) -> LocalBroker:
     """A client whose probe gives up soon."""
     return LocalBroker(replace(daemon.address, probe_timeout=0.4), "millgate", 2.0)
+
+
+def refused(broker: LocalBroker, kind: type[BrokerError], match: str) -> None:
+    """Expect that `setup` ends so, however often it is tried."""
+    for _ in range(2):
+        with pytest.raises(kind, match=match):
+            broker.setup()
 
 
 def test_the_first_starts_it_and_says_so_once(
@@ -161,27 +171,30 @@ def _sockets() -> set[str]:
     return {name for name in found if name.startswith("socket:")}
 
 
-def test_a_peer_that_speaks_something_else_is_a_stranger(daemon: Daemon) -> None:
+def test_a_peer_that_speaks_something_else_is_a_stranger(
+    daemon: Daemon, caplog: pytest.LogCaptureFixture
+) -> None:
     def banner(connection: socket.socket) -> None:
         with connection:
             connection.sendall(b"SSH-2.0-OpenSSH_9.2p1\r\n")
             connection.recv(1000)
 
-    with peer(daemon.path, banner), pytest.raises(ForeignPeer, match="not a Millgate broker"):
-        impatient(daemon).setup()
+    with peer(daemon.path, banner):
+        refused(impatient(daemon), ForeignPeer, "not a Millgate broker")
+    assert states(caplog) == ["ForeignPeer"]
 
 
-def test_a_peer_that_hangs_up_at_once_is_a_stranger(daemon: Daemon) -> None:
-    with (
-        peer(daemon.path, lambda connection: connection.close()),
-        pytest.raises(ForeignPeer, match="hangs up"),
-    ):
-        impatient(daemon).setup()
+def test_a_peer_that_hangs_up_at_once_is_a_stranger(
+    daemon: Daemon, caplog: pytest.LogCaptureFixture
+) -> None:
+    with peer(daemon.path, lambda connection: connection.close()):
+        refused(impatient(daemon), ForeignPeer, "hangs up")
+    assert states(caplog) == ["ForeignPeer"]
 
 
 @pytest.mark.parametrize("said", [b"", b"\0"])
 def test_a_peer_that_is_silent_or_says_one_byte_is_given_up_within_the_probes_timeout(
-    daemon: Daemon, said: bytes
+    daemon: Daemon, said: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     kept = []
 
@@ -192,9 +205,9 @@ def test_a_peer_that_is_silent_or_says_one_byte_is_given_up_within_the_probes_ti
 
     with peer(daemon.path, one_byte):
         before = time.monotonic()
-        with pytest.raises(BrokerTimeout, match="did not say within"):
-            impatient(daemon).setup()
+        refused(impatient(daemon), BrokerTimeout, "did not say within")
         assert time.monotonic() - before < 5
+    assert states(caplog) == ["TimedOut"]
     for connection in kept:
         connection.close()
 
@@ -217,15 +230,17 @@ def test_a_brokerd_that_stands_still_is_given_up_and_used_again_when_it_goes_on(
     broker.close()
 
 
-def test_another_key_is_refused_by_both_sides(daemon: Daemon, tmp_path: Path) -> None:
+def test_another_key_is_refused_by_both_sides(
+    daemon: Daemon, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     daemon.start()
     other = tmp_path / "other"
     other.write_text("not the key of this broker at all")
     stranger = LocalBroker(replace(daemon.address, key_file=other), "millgate", 2.0)
-    verbs: list[Callable[[], object]] = [stranger.setup, stranger.stats]
-    for verb in verbs:
-        with pytest.raises(AuthFailed, match="another key"):
-            verb()
+    refused(stranger, AuthFailed, "another key")
+    assert states(caplog) == ["AuthFailed"]
+    with pytest.raises(AuthFailed, match="another key"):
+        stranger.stats()
     stranger.close()
 
 
@@ -242,12 +257,30 @@ def test_nothing_is_started_at_another_machines_address(tmp_path: Path) -> None:
     daemon = Daemon(tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
-    from millgate.brokers.local.address import Place
-
     far = replace(daemon.address, place=Place(host="ip6-localhost.invalid", port=port))
     with pytest.raises(BrokerUnavailable):
         LocalBroker(far, "millgate", 1.0).setup()
     assert not list(tmp_path.glob("*.start"))
+
+
+def test_it_is_started_at_a_port_of_this_machine_too(
+    daemon: Daemon, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    address = replace(daemon.address, place=Place(host="127.0.0.1", port=free_port()))
+    first, second = (LocalBroker(address, "millgate", 10.0) for _ in range(2))
+    first.setup()
+    pid = int(first.server().detail["pid"])
+    try:
+        first.publish([a_message(id="m")])
+        second.setup()
+        assert second.states(["m"])[0].topic == "default"
+        assert states(caplog) == ["own"]
+    finally:
+        os.kill(pid, signal.SIGTERM)
+    eventually(lambda: gone(pid))
+    first.close()
+    second.close()
 
 
 def test_of_twenty_that_begin_at_once_one_starts_it_and_all_use_it(daemon: Daemon) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
+import psycopg
 import pytest
 
 from millgate.brokers.base import Ask, State
@@ -19,7 +20,8 @@ from millgate.outcome import Reason
 from millgate.settlement import Ack, Bury
 from support.builders import a_message, a_topic, an_info, some_messages
 from support.faults import Fault, FaultProxy
-from support.postgres import open_queue
+from support.postgres import database_url, open_queue
+from support.wait import eventually
 from support.working import Hand
 
 DEADLINE = 4.0
@@ -231,3 +233,24 @@ def test_a_renewal_does_not_wait_behind_a_claim_that_hangs(bench: Bench, proxy: 
     assert monotonic() - begun < 1.0
     proxy.heal()
     claiming.join(10)
+
+
+def test_what_a_caller_has_given_up_is_given_up_by_the_server_too(
+    broker: PostgresBroker, queue: str
+) -> None:
+    impatient = open_queue(queue, deadline=1.0)
+    impatient.stats()
+    at_it = """SELECT count(*) FROM pg_stat_activity
+        WHERE pid <> pg_backend_pid() AND state = 'active' AND query LIKE '%"{}".post%'"""
+    with (
+        psycopg.connect(database_url()) as other,
+        psycopg.connect(database_url(), autocommit=True) as looking,
+    ):
+        other.execute(f'LOCK TABLE "{queue}".msg IN ACCESS EXCLUSIVE MODE'.encode())
+        begun = monotonic()
+        with pytest.raises(BrokerUnavailable):
+            impatient.publish([a_message()])
+        assert monotonic() - begun < 3.0
+        eventually(lambda: looking.execute(at_it.format(queue).encode()).fetchone() == (0,))
+    assert broker.publish([a_message()])
+    impatient.close()

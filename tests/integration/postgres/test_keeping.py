@@ -11,6 +11,7 @@ import pytest
 from millgate.brokers.base import State
 from millgate.brokers.postgres import PostgresBroker
 from millgate.errors import EXIT_OK
+from millgate.fleet import WorkerState
 from millgate.outcome import Failure, Reason
 from millgate.queues import DeadPolicy
 from millgate.settlement import Ack, Bury, Charge, Later
@@ -159,6 +160,19 @@ def test_one_object_serves_many_threads(broker: PostgresBroker, threads: int) ->
     stats = broker.stats().topics["default"]
     assert stats.completed == done
     assert (stats.waiting or 0) + done == threads * 50
+
+
+def test_a_silent_worker_is_forgotten_and_a_fenced_one_is_not(broker: PostgresBroker) -> None:
+    silent, fenced = Hand(broker), Hand(broker)
+    broker.publish([a_message()])
+    broker.fence(fenced.worker.name, 300.0)
+    with psycopg.connect(database_url(), autocommit=True) as admin:  # a minute and a half passes
+        schema = broker.target.schema
+        admin.execute(f"""UPDATE "{schema}".worker SET seen = now() - interval '91 s'""".encode())
+    assert [row.name for row in broker.stats().workers] == [fenced.worker.name]
+    answer = silent.ask()
+    assert (answer.claims, answer.state) == ((), WorkerState.UNKNOWN)
+    assert fenced.ask().state is WorkerState.FENCED
 
 
 def test_a_start_that_was_forgotten_while_its_leases_ran_on_has_them_still(
