@@ -72,6 +72,8 @@ def test_shared_memory_is_counted_too(bench: Any) -> None:
     state = bench.end_of(sent)
     assert (state.state, state.reason) == ("failed", "MemoryExceeded")
     assert reasons(worker) == ["HardMaxRSS"]
+    assert 'millgate_recycles_total{reason="HardMaxRSS"} 1' in worker.get("/metrics")[1]
+    assert worker.status()["recycles"] == {"HardMaxRSS": 1}
 
 
 @every_broker_and_memory
@@ -91,6 +93,48 @@ def test_pages_that_forks_share_are_counted_once(bench: Any) -> None:
     sent = bench.send("share", 80, 4)  # 400 MiB, were they counted for each
     worker = bench.ready(hard_max_rss="200Mi", children=1)
     assert bench.result(sent) == 0
+    assert reasons(worker) == []
+
+
+def test_pages_that_forks_share_are_counted_once_for_the_pod_too(bench: Any) -> None:
+    sent = bench.send("share", 80, 4)
+    worker = bench.ready(memory="250Mi", children=1)
+    assert bench.result(sent) == 0
+    assert reasons(worker) == []
+
+
+def test_the_pods_largest_tree_is_the_one_that_has_most_and_not_the_one_that_shares_most(
+    bench: Any,
+) -> None:
+    bench.configure()
+    shared = bench.send("share", 60, 8)  # 540 MiB, were they counted for each
+    worker = bench.ready(memory="400Mi")
+    eventually(lambda: len(worker.tree()) >= 12)  # the forks are there
+    huge = bench.send("hog", str(bench.journal), 500)
+    assert bench.result(shared) == 0
+    assert bench.end_of(huge, timeout=30).reason == "MemoryExceeded"
+    assert set(reasons(worker)) == {"PodBudget"}
+
+
+BIG = """
+from millgate import App
+app = App("memory://")
+kept = b"k" * (120 * 2**20)
+
+@app.task(name="nothing")
+def nothing():
+    return kept[-1]
+"""
+
+
+def test_what_children_share_with_their_template_is_counted_once_for_the_pod(
+    bench: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "large.py").write_text(BIG, encoding="utf-8")
+    sent = bench.send_many("nothing", [()] * 20)
+    worker = bench.ready(app="large:app", cwd=tmp_path, preload=True, children=4, memory="400Mi")
+    assert {bench.result(one) for one in sent} == {ord("k")}
+    eventually(lambda: worker.status()["memory"]["usage"] is not None)
     assert reasons(worker) == []
 
 
@@ -146,14 +190,17 @@ def test_children_are_replaced_after_their_tasks_without_a_gap(bench: Any) -> No
     assert "MaxTasks" in reasons(worker)
 
 
-def test_children_go_first_when_the_kernel_must_choose(bench: Any) -> None:
-    worker = bench.ready()
+@pytest.mark.parametrize("preload", [False, True], ids=["plain", "preload"])
+def test_children_go_first_when_the_kernel_must_choose(bench: Any, preload: bool) -> None:
+    worker = bench.ready(**({"preload": True} if preload else {}))
 
     def score(pid: int) -> int:
         return int(Path(f"/proc/{pid}/oom_score_adj").read_text(encoding="ascii"))
 
     own = score(worker.supervisor)
-    assert {score(pid) for pid in worker.children} == {min(1000, own + 500)}
+    above = (250, 500, 500) if preload else (500, 500)  # the template, which nobody waits for
+    scores = sorted(score(pid) for pid in worker.children)
+    assert scores == [min(1000, own + more) for more in above]
 
 
 def test_its_processes_are_small_before_any_task(bench: Any, tmp_path: Path) -> None:

@@ -30,6 +30,9 @@ class Naps:
     def is_set(self) -> bool:
         return self._clock.monotonic() >= self._end
 
+    def set(self) -> None: ...
+    def clear(self) -> None: ...
+
     def wait(self, seconds: float) -> None:
         self.taken.append(self._clock.monotonic())
         if not self.instead():
@@ -71,6 +74,7 @@ def test_trees_that_came_one_by_one_are_soon_looked_at_together(
     naps = Naps(clock, began + 40 * LATEST)
     memory = Memory(Ceilings(soft=2**40), None, 1, clock)
     monkeypatch.setattr(memory, "_stop", naps)
+    monkeypatch.setattr(memory, "_bell", naps)
     trees: list[Spied] = []
 
     def adopt() -> bool:

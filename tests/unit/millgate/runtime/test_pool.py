@@ -11,6 +11,82 @@ from millgate.runtime.recycle import Because, Bounds
 from support.clock import FakeClock
 
 
+class Scene:
+    """A pool for one child in a pod that may have room for a second one; starts are only counted."""
+
+    def __init__(self, *, room: bool) -> None:
+        self.starts = 0
+        self.asked: list[int] = []
+        dispatcher: Any = SimpleNamespace(
+            take_back=lambda _child: [],
+            add_first=lambda _runs: None,
+            seconds_for=lambda _count: None,
+        )
+        memory: Any = SimpleNamespace(room_for_spare=lambda coming: room and not coming)
+        others: dict[str, Any] = dict.fromkeys(("spawner", "reactor", "verdict", "metrics"))
+        others["journal"] = SimpleNamespace(say=lambda *_, **__: None)
+        self.pool = Pool(
+            1,
+            Bounds(),
+            hello=b"",
+            dispatcher=dispatcher,
+            memory=memory,
+            clock=FakeClock(),
+            **others,
+        )
+        self.pool._start = self._start  # type: ignore[method-assign]
+        self.child = self._add(Phase.READY)
+        self.child.runs[7] = None
+
+    def _add(self, phase: Phase) -> Any:
+        key = len(self.pool.children)
+        child = SimpleNamespace(
+            key=key, phase=phase, because=None, left=None, runs={}, tasks=9, size=None, born=0.0
+        )
+        child.neglects = lambda _now: False
+        child.ask_to_end = lambda _now: self.asked.append(key)
+        self.pool.children[key] = child  # type: ignore[assignment]
+        return child
+
+    def _start(self, _now: float) -> bool:
+        self.starts += 1
+        self._add(Phase.STARTING)
+        return True
+
+
+def test_a_pod_with_room_for_both_has_the_next_child_warm_before_the_old_one_goes() -> None:
+    scene = Scene(room=True)
+    scene.pool.replace(0, Because.MAX_RSS)
+    scene.pool.keep(1.0)
+    scene.pool.keep(2.0)
+    assert (scene.child.phase, scene.starts) == (Phase.READY, 1)
+    scene.pool.children[1].phase = Phase.STANDBY
+    scene.pool.keep(3.0)
+    assert (scene.child.phase, scene.asked, scene.starts) == (Phase.RETIRING, [], 1)
+
+
+def test_a_pod_without_room_for_both_has_first_the_old_child_and_then_the_new_one() -> None:
+    scene = Scene(room=False)
+    scene.pool.replace(0, Because.MAX_RSS)
+    scene.pool.keep(1.0)
+    assert (scene.child.phase, scene.starts) == (Phase.RETIRING, 0)  # its task goes on
+    scene.child.runs.clear()
+    scene.pool.keep(2.0)
+    assert (scene.asked, scene.starts) == ([0], 0)
+    del scene.pool.children[0]
+    scene.pool._leaving.clear()
+    scene.pool.keep(3.0)
+    assert scene.starts == 1
+
+
+def test_a_child_whose_replacement_has_no_room_any_more_goes_without_it() -> None:
+    scene = Scene(room=False)
+    scene.pool._leaving.add(0)  # there was room when it was told
+    scene.child.because = Because.MAX_RSS
+    scene.pool.keep(1.0)
+    assert (scene.child.phase, scene.starts) == (Phase.RETIRING, 0)
+
+
 def test_a_child_keeps_the_last_jobs_that_it_was_given_beside_a_spare() -> None:
     taken: list[Any] = []
     dispatcher: Any = SimpleNamespace(

@@ -48,6 +48,7 @@ class Child:
         self.key = key
         self.row = 0  # in the guardian's page
         self.pid = spawned.pid
+        self.forked = spawned.forked
         self.phase = Phase.STARTING
         self.because: Because | None = None  # why it was told to end
         self.born = now

@@ -10,7 +10,7 @@ import os
 import resource
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Final
 
@@ -72,6 +72,7 @@ class Memory:
         """`cgroup`: whose usage counts against the pod's limit; None: the sizes of our own processes do."""
         self.replace: Callable[[int, Because], None] = lambda _key, _because: None
         self.hasten: Callable[[int], None] = lambda _key: None
+        self.helpers: Callable[[], Iterable[int]] = lambda: ()  # other processes that count
         self.ceilings = ceilings
         self.cpu = 0.0  # seconds spent here
         self.largest_overshoot = 0
@@ -86,6 +87,7 @@ class Memory:
         self._pod_due = 0.0
         self._victim_until = 0.0
         self._stop = threading.Event()
+        self._bell = threading.Event()
 
     # --- the io thread ---------------------------------------------------------------------------
 
@@ -94,11 +96,11 @@ class Memory:
         prefer_for_oom(child.pid, _OOM_ABOVE)
         with self._lock:
             self._watched[child.key] = Watched(child)
+        self._bell.set()  # it may be at work before the watch would come round
 
     def ready(self, child: Child, wanted: int) -> str | None:
         """Measure a child before its first task and limit it; answers what is wrong with the ceilings."""
         child.baseline = rss_of(child.pid) or 0
-        self._baseline = child.baseline
         hard = self.ceilings.hard
         measured = data_of(child.pid)
         if hard is not None and measured is not None:
@@ -107,16 +109,23 @@ class Memory:
                 resource.prlimit(child.pid, resource.RLIMIT_DATA, (limit, resource.RLIM_INFINITY))
                 child.limited = True
         # what counts is measured here as the watch measures it later
-        of = rss_of if self._cgroup is None else pss_of
-        share = of(child.pid) or child.baseline
-        own = sum(of(pid) or 0 for pid in (os.getpid(), os.getppid()))
-        return self.ceilings.check_baseline(child.baseline) or self.ceilings.check_pod(
+        share = pss_of(child.pid) or child.baseline
+        own = sum(_share_of(pid) for pid in self._ours())
+        problem = self.ceilings.check_baseline(child.baseline) or self.ceilings.check_pod(
             share, own, wanted
         )
+        if problem is None:  # from now on it is known what a child has before its tasks
+            self._baseline = child.baseline
+        return problem
 
-    def room_for_spare(self) -> bool:
-        """Whether one more child fits into the pod now."""
-        return spare_fits(self._usage, self._baseline, self.ceilings)
+    def room_for_spare(self, coming: int = 0) -> bool:
+        """Whether one more child fits into the pod now, beside so many that have only begun to grow."""
+        need = self._baseline * (coming + 1)
+        usage = self._usage
+        if self._cgroup is not None and not spare_fits(usage, need, self.ceilings):
+            # what looks full may be page cache, which the watch tells apart only near the limit
+            usage = self._cgroup.working_set(0)
+        return spare_fits(usage, need, self.ceilings)
 
     def defunct(self, child: Child) -> int:
         """Ended processes that a child has not reaped, at the last walk."""
@@ -137,12 +146,14 @@ class Memory:
     def stop(self) -> None:
         """End the watch."""
         self._stop.set()
+        self._bell.set()
 
     # --- the watch -------------------------------------------------------------------------------
 
     def run(self) -> None:
         """Look, sleep as long as nothing can go wrong, look again."""
         while not self._stop.is_set():
+            self._bell.clear()
             now = self._clock.monotonic()
             with self._lock:
                 due = min(
@@ -153,7 +164,7 @@ class Memory:
                 self._look_at_pod(now)
             self.cpu = time.thread_time()
             wake = min(due, self._pod_due)
-            self._stop.wait(max(0.001, wake - self._clock.monotonic()))
+            self._bell.wait(max(0.001, wake - self._clock.monotonic()))
 
     def _look(self, watched: Watched, now: float) -> float:
         if now < watched.suits:
@@ -194,24 +205,47 @@ class Memory:
         self._pod_due = now + next_pod_look(usage, self.ceilings)
         if usage > budget and now >= self._victim_until:
             with self._lock:
-                sizes = {
-                    key: watched.tree.rss()
-                    for key, watched in self._watched.items()
-                    # before the first child is ready it is not known whether the pod is too small for any
-                    if self._baseline or watched.child.phase is not Phase.STARTING
-                }
-                victim = biggest(sizes)
+                victim, size = self._biggest()
                 if victim is not None:
-                    self._watched[victim].child.size = sizes[victim]
+                    self._watched[victim].child.size = size
                     self._watched[victim].child.kill(Because.POD_BUDGET)
                     self._victim_until = now + _PATIENCE
+
+    def _biggest(self) -> tuple[int | None, int]:
+        """The largest tree and its bytes. None has more than its RSS, so that few are looked at closely."""
+        most = {
+            key: watched.tree.rss()
+            for key, watched in self._watched.items()
+            # before the first child is ready it is not known whether the pod is too small for any
+            if self._baseline or watched.child.phase is not Phase.STARTING
+        }
+        found: tuple[int | None, int] = None, 0
+        while most:
+            key = biggest(most)
+            assert key is not None
+            if most.pop(key) <= found[1]:
+                break
+            watched = self._watched[key]
+            size = watched.tree.share() if watched.child.forked else watched.tree.size(above=0)
+            if size > found[1]:
+                found = key, size
+        return found
 
     def _measure(self, budget: int) -> int | None:
         if self._cgroup is not None:
             return self._cgroup.working_set(int(budget * _WORRY))
-        total = (rss_of(os.getpid()) or 0) + (rss_of(os.getppid()) or 0)
+        ours = self._ours()
         with self._lock:
-            return total + sum(watched.tree.rss() for watched in self._watched.values())
+            trees = [watched.tree for watched in self._watched.values()]
+            total = sum(rss_of(pid) or 0 for pid in ours) + sum(tree.rss() for tree in trees)
+            if total <= budget:
+                return total
+            # pages that several have were counted for each
+            return sum(_share_of(pid) for pid in ours) + sum(tree.share() for tree in trees)
+
+    def _ours(self) -> list[int]:
+        """Processes beside the trees: supervisor, guardian, and the template if there is one."""
+        return [os.getpid(), os.getppid(), *self.helpers()]
 
     # --- looking ---------------------------------------------------------------------------------
 
@@ -227,3 +261,7 @@ class Memory:
         if own is None or any(size is None for size in sizes):
             return None
         return own + sum(size for size in sizes if size is not None)
+
+
+def _share_of(pid: int) -> int:
+    return pss_of(pid) or rss_of(pid) or 0

@@ -21,7 +21,7 @@ from millgate.runtime.metrics import Metrics
 from millgate.runtime.preload import NotYet, TemplateEnded
 from millgate.runtime.processes import describe_status, sweep
 from millgate.runtime.reactor import Reactor
-from millgate.runtime.recycle import Age, Because, Bounds, backoff, over_age
+from millgate.runtime.recycle import REPLACING, Age, Because, Bounds, backoff, over_age
 from millgate.runtime.spawn import Spawner
 from millgate.runtime.verdict import Verdict
 
@@ -87,7 +87,7 @@ class Pool:
         for child in list(self.children.values()):
             if self._soon_done(child):
                 self.replace(child.key, Because.MAX_TASKS)
-        while self._missing() and now >= self._next_start:
+        while self._missing() and now >= self._next_start and self._place():
             if not self._start(now):
                 break
         for child in list(self.children.values()):
@@ -98,16 +98,25 @@ class Pool:
             if child.phase is Phase.RETIRING:
                 self.rest(child)  # its last run may have been lost or cancelled before it started
 
+    def _place(self) -> bool:
+        """Whether another child may start now; where there is no room for both, first the one goes that it replaces."""
+        if self._room():
+            return True
+        if not {child.phase for child in self.children.values()} & {Phase.STARTING, Phase.STANDBY}:
+            self._retire_leaving(len(self._leaving))
+        return False
+
+    def _room(self) -> bool:
+        """Whether one more child may be there: in a free place, or beside one that is to go if the pod has room."""
+        coming = sum(child.phase is Phase.STARTING for child in self.children.values())
+        return len(self.children) < self.wanted or self._memory.room_for_spare(coming)
+
     def _soon_done(self, child: Child) -> bool:
         """Whether a child will have done all its tasks by the time that a replacement is ready."""
         if child.left is None or child.phase is not Phase.READY or child.key in self._leaving:
             return False
         until = self._dispatcher.seconds_for(child.left)
-        return (
-            until is not None
-            and until < 2 * (child.ready_at - child.born)
-            and self._memory.room_for_spare()
-        )
+        return until is not None and until < 2 * (child.ready_at - child.born) and self._room()
 
     def _missing(self) -> bool:
         coming = sum(
@@ -153,9 +162,8 @@ class Pool:
         """The app's import ended the process that it ran in; at start some tries are enough to know it."""
         self._failed(self._clock.monotonic(), problem)
         if self.tasks is None and self._failures >= _HOPELESS:
-            self.fatal(
-                EXIT_APP, f"no child gets as far as a task, {self._failures} tries: {problem}"
-            )
+            tries = f"no child gets as far as a task, {self._failures} tries"
+            self.fatal(EXIT_APP, f"{tries}: {problem}")
 
     def _not_loaded(self, problem: str) -> None:
         """The app cannot be imported: at start that is the end, later somebody may mend it."""
@@ -223,7 +231,7 @@ class Pool:
         child.because = because
         self._leaving.add(key)
         self._note_futile(child, because)
-        if not self._memory.room_for_spare():
+        if not self._room():
             self._retire(child)
 
     def _note_futile(self, child: Child, because: Because) -> None:
@@ -236,10 +244,10 @@ class Pool:
                 rss=child.size,
             )
 
-    def _retire_leaving(self) -> None:
-        """Let go whom a standby can replace; who only nears its bound of tasks goes when it has done them all: what it
-        was given last is its own, though it may not have begun with it."""
-        standbys = sum(child.phase is Phase.STANDBY for child in self.children.values())
+    def _retire_leaving(self, beside: int = 0) -> None:
+        """Let go whom a standby can replace, and `beside` them so many; who only nears its bound of tasks goes when it
+        has done them all: what it was given last is its own, though it may not have begun with it."""
+        standbys = beside + sum(child.phase is Phase.STANDBY for child in self.children.values())
         for key in sorted(self._leaving):
             child = self.children[key]
             done = child.because is not Because.MAX_TASKS or (child.left == 0 and not child.runs)
@@ -359,12 +367,7 @@ class Pool:
 
     def _report(self, child: Child, because: Because, status: int) -> None:
         self._metrics.add("millgate_recycles_total", reason=str(because))
-        expected = because in (
-            Because.DRAINED,
-            Because.MAX_TASKS,
-            Because.MAX_LIFETIME,
-            Because.MAX_RSS,
-        )
+        expected = because is Because.DRAINED or because in REPLACING - {Because.DEFUNCT}
         self._journal.say(
             "info" if expected else "warning",
             "child ended",

@@ -12,10 +12,13 @@ from typing import Final
 
 from millgate.errors import AppNotLoaded, NotDecodable
 from millgate.runtime import wire
+from millgate.runtime.processes import prefer_for_oom
 from millgate.runtime.template import ANSWER
 
 #: Seconds that one fork may take; an app of a gigabyte takes 30 ms.
 _FORK: Final = 2.0
+#: It goes before the supervisor when the kernel has to choose, and after the children: it runs no task.
+_OOM_ABOVE: Final = 250
 
 
 class NotYet(Exception):
@@ -38,6 +41,7 @@ class Template:
         ours, theirs = socket.socketpair()
         with theirs:
             self._process = start(theirs.fileno())
+        prefer_for_oom(self._process.pid, _OOM_ABOVE)
         self._link = ours
         self._reader = wire.Reader(ours.recv_into)
         self._ready = False

@@ -92,9 +92,13 @@ class Tree:
         total = self.rss()
         if above is None or total <= above or len(self._statm) < 2:
             return total
+        return self.share()
+
+    def share(self) -> int:
+        """Bytes of all that the last walk found, pages that others have too divided among all that have them."""
         shares = [pss_of(pid) for pid in list(self._statm)]
         known = [share for share in shares if share is not None]
-        return sum(known) if known else total
+        return sum(known) if known else self.rss()
 
     def close(self) -> None:
         """Let all descriptors go."""

@@ -39,6 +39,7 @@ class Spawned:
     table: Table
     output: int
     reap: Callable[[], int]  # its exit status as `waitpid` says it, once it has ended
+    forked: bool = False  # from a template, with which it shares pages
 
 
 class Spawner:
@@ -56,7 +57,8 @@ class Spawner:
     @property
     def helpers(self) -> set[int]:
         """Processes of ours that are no children of the pool."""
-        return set() if self._template is None else {self._template.pid}
+        template = self._template  # other threads ask too
+        return set() if template is None else {template.pid}
 
     def start(self) -> Spawned:
         """Start one. Raises NotYet, AppNotLoaded, TemplateEnded, and OSError when the machine has no more to give."""
@@ -78,7 +80,8 @@ class Spawner:
             pid, reap = self._run(theirs.fileno(), table.descriptor, writing)
             undo.callback(reap)
             undo.callback(kill, pid)
-            spawned = Spawned(pid, os.pidfd_open(pid), ours, table, reading, reap)
+            pidfd = os.pidfd_open(pid)
+            spawned = Spawned(pid, pidfd, ours, table, reading, reap, forked=self._preload)
             undo.pop_all()
         return spawned
 

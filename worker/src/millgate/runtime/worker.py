@@ -204,6 +204,7 @@ class Worker:
         self.leases.on_cancelled = lambda runs: post(self.floor.cancelled, runs)
         self.leases.on_state = self._state_changed
         self.leases.beat = self.beat
+        self.memory.helpers = lambda: self.spawner.helpers
         self.memory.replace = lambda key, because: post(self.pool.replace, key, because)
         self.memory.hasten = lambda key: post(self.pool.hasten, key)
         self.pool.fatal = self._fatal
