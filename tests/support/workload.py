@@ -113,6 +113,16 @@ async def overtime_async(seconds: float) -> str:
     return "slept"
 
 
+@app.task(name="overtime_blocking", soft_timeout=0.3)
+async def overtime_blocking(seconds: float) -> str:
+    try:
+        time.sleep(seconds)  # the mistake that it is about
+    except SoftTimeout:
+        await asyncio.sleep(0.05)
+        return "cleaned up"
+    return "slept"
+
+
 @app.task(name="stubborn", timeout=0.5)
 def stubborn(path: str) -> None:
     note(path, "start")

@@ -8,6 +8,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from support.bench import every_broker
 
 THREADS_ONLY = """
@@ -66,6 +68,36 @@ def test_an_app_without_coroutines_has_threads_and_no_asyncio(bench: Any, tmp_pa
     assert len({tuple(bench.result(sent)) for sent in naps}) == 4
     assert bench.result(spin) == "stopped"
     assert bench.result(loaded) is False
+
+
+VARIABLES = """
+from contextvars import ContextVar
+from millgate import App
+app = App("memory://")
+given, own = ContextVar("given"), ContextVar("own")
+
+@app.on_start
+{word} begin():
+    given.set("of the child")
+
+@app.task(name="look")
+{word} look(number):
+    seen = [given.get(None), own.get(None)]
+    given.set(number)
+    own.set(number)
+    return seen
+"""
+
+
+@pytest.mark.parametrize("slots", [1, 3])
+@pytest.mark.parametrize("word", ["def", "async def"])
+def test_a_run_finds_what_the_child_has_set_in_context_variables_and_nothing_of_another_run(
+    bench: Any, tmp_path: Path, word: str, slots: int
+) -> None:
+    (tmp_path / "variables.py").write_text(VARIABLES.format(word=word), encoding="utf-8")
+    sent = bench.send_many("look", [(number,) for number in range(8)])
+    bench.ready(app="variables:app", cwd=tmp_path, children=1, slots=slots)
+    assert [bench.result(one) for one in sent] == [["of the child", None]] * 8
 
 
 def test_never_more_at_once_than_there_are_slots(bench: Any) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from millgate.message import Options
 from support.bench import every_broker_and_memory
 from support.wait import eventually
@@ -19,6 +21,19 @@ def test_a_soft_timeout_cancels_a_coroutine(bench: Any) -> None:
     sent = bench.send("overtime_async", 30)
     bench.ready()
     assert bench.result(sent, timeout=10) == "cleaned up"
+
+
+@pytest.mark.parametrize("slots", [1, 4])
+def test_a_soft_timeout_is_raised_in_a_coroutine_that_blocks_its_loop_and_in_no_other(
+    bench: Any, slots: int
+) -> None:
+    beside = bench.send_many("work_async", [(str(bench.journal), 3.0)] * (slots - 1))
+    worker = bench.ready(children=1, slots=slots)
+    bench.until_noted("start", slots - 1)
+    sent = bench.send("overtime_blocking", 30)
+    assert bench.result(sent, timeout=10) == "cleaned up"
+    assert {bench.state(one).attempt for one in beside if bench.result(one)} <= {1}
+    assert worker.events("child ended") == []
 
 
 def test_a_soft_timeout_leaves_a_task_alone_that_is_in_time(bench: Any) -> None:

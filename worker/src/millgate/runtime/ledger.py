@@ -32,6 +32,8 @@ class Run:
     stopping: Because | None = None  # why it was told to stop
     stopped_at: float = 0.0  # monotonic, when it was told
     soft: bool = False  # it was told to come to an end
+    asked_at: float = 0.0  # monotonic, when it was last told so
+    asked: int = 0  # how often
     drained: bool = False  # … by a drain, so its end is charged to nobody
     ended: bool = False  # it has a settlement, or is not ours any more
 

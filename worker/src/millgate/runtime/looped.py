@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from millgate import execute
+from millgate.errors import SoftTimeout
 from millgate.execute import Job
-from millgate.outcome import Outcome
+from millgate.failure import describe
+from millgate.outcome import Outcome, Raised, Reason
+from millgate.runtime.blocked import Blocked
 from millgate.runtime.station import Station
 from millgate.runtime.table import LOOK
 from millgate.runtime.threaded import Interrupts
@@ -30,13 +34,17 @@ class Looped:
         self._loop = asyncio.new_event_loop()
         if sys.version_info >= (3, 12):  # a coroutine that does not wait costs no turn of the loop
             self._loop.set_task_factory(asyncio.eager_task_factory)
+        self._blocked = Blocked(station, self._loop)
         self._over = asyncio.Event()
 
     def begin(self) -> None:
         """Run the app's on_start hooks. Raises what they raise."""
         asyncio.set_event_loop(self._loop)
         self._loop.add_signal_handler(LOOK, self._look)
-        self._loop.run_until_complete(execute.start_async(self._station.app))
+        # the loop hears of the signal all the same; its own handler does nothing
+        signal.signal(LOOK, lambda _number, _frame: self._blocked.look())
+        signal.siginterrupt(LOOK, False)
+        self._hooks(execute.start_async(self._station.app))
 
     def work(self) -> None:
         """Until the supervisor wants no more, and what was begun has ended."""
@@ -54,11 +62,15 @@ class Looped:
     def end(self) -> None:
         """Run the app's on_stop hooks. Raises what they raise."""
         try:
-            self._loop.run_until_complete(execute.stop_async(self._station.app))
+            self._hooks(execute.stop_async(self._station.app))
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         finally:
             self._executor.shutdown(wait=False)
             self._loop.close()
+
+    def _hooks(self, made: Any) -> None:
+        context = self._station.context
+        self._loop.run_until_complete(self._loop.create_task(made, context=context))
 
     def _readable(self) -> None:
         self._station.link.pump()
@@ -81,7 +93,7 @@ class Looped:
                 self._begin(*taken)
 
     def _begin(self, seq: int, job: Any) -> None:
-        task = self._loop.create_task(self._one(seq, job))
+        task = self._loop.create_task(self._one(seq, job), context=self._station.context.copy())
         if not task.done():
             self._running[seq] = task
             task.add_done_callback(lambda _task: self._done(seq))
@@ -99,12 +111,24 @@ class Looped:
     async def _outcome(self, seq: int, job: Job) -> Outcome:
         station = self._station
         if station.is_async(job):
-            return await execute.run_async(station.app, job, station.around(seq))
+            return await self._in_loop(seq, job)
         self._threaded.add(seq)
         try:
             return await self._loop.run_in_executor(self._executor, self._in_thread, seq, job)
         finally:
             self._threaded.discard(seq)
+
+    async def _in_loop(self, seq: int, job: Job) -> Outcome:
+        task = asyncio.current_task()
+        assert task is not None
+        self._blocked.enter(task, seq)
+        try:
+            station = self._station
+            return await execute.run_async(station.app, job, station.around(seq))
+        except SoftTimeout as error:  # it came when the user's code had just ended
+            return Raised(describe(error), Reason.TIMED_OUT)
+        finally:
+            self._blocked.leave(task)
 
     def _in_thread(self, seq: int, job: Job) -> Outcome:
         self._interrupts.enter(seq)
@@ -118,5 +142,6 @@ class Looped:
         self._interrupts.look()
         for seq, task in list(self._running.items()):
             told = table.soft_expired(seq) or table.cancelled(seq)
-            if told and seq not in self._threaded and not task.cancelling():
+            elsewhere = seq in self._threaded or seq in self._blocked.raised
+            if told and not elsewhere and not task.cancelling():
                 task.cancel()

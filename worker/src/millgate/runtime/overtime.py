@@ -19,6 +19,9 @@ from millgate.runtime.table import LOOK
 CANCEL_GRACE: Final = 5.0
 #: Seconds that a run without its lease has, when it shares its child with others.
 _LOST_GRACE: Final = 1.0
+#: Seconds after which a run is told once more to come to an end: a coroutine that blocks its loop hears only that.
+_AGAIN: Final = 1.0
+_TIMES: Final = 2
 
 
 class Overtime:
@@ -53,11 +56,17 @@ class Overtime:
             if age < run.terms.soft:
                 return run.terms.soft - age
             self.expire(child, seq, run)
-        return run.terms.hard - age
+        if not run.soft or run.asked >= _TIMES:
+            return run.terms.hard - age
+        if now - run.asked_at >= _AGAIN:
+            self.expire(child, seq, run)
+        return min(run.terms.hard - age, _AGAIN)
 
     def expire(self, child: Child, seq: int, run: Run) -> None:
         """Tell a run to come to an end."""
         run.soft = True
+        run.asked += 1
+        run.asked_at = self._clock.monotonic()
         child.table.expire(seq)
         child.signal(LOOK)
 

@@ -22,19 +22,23 @@ class Solo:
         self._told = False
         self._loop: Any = None
         self._coroutine: Any = None  # its asyncio task
+        self._blocked: Any = None
 
     def begin(self) -> None:
         """Run the app's on_start hooks. Raises what they raise."""
         signal.signal(LOOK, self._look)
         app = self._station.app
         if not app.needs_loop:
-            execute.start(app)
+            self._station.context.run(execute.start, app)
             return
         import asyncio
 
         self._loop = asyncio.new_event_loop()
         asyncio.set_event_loop(self._loop)
-        self._loop.run_until_complete(execute.start_async(app))
+        from millgate.runtime.blocked import Blocked
+
+        self._blocked = Blocked(self._station, self._loop)
+        self._hooks(execute.start_async(app))
 
     def work(self) -> None:
         """Until the supervisor wants no more."""
@@ -50,13 +54,17 @@ class Solo:
         """Run the app's on_stop hooks. Raises what they raise."""
         app = self._station.app
         if self._loop is None:
-            execute.stop(app)
+            self._station.context.run(execute.stop, app)
             return
         try:
-            self._loop.run_until_complete(execute.stop_async(app))
+            self._hooks(execute.stop_async(app))
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         finally:
             self._loop.close()
+
+    def _hooks(self, made: Any) -> None:
+        context = self._station.context
+        self._loop.run_until_complete(self._loop.create_task(made, context=context))
 
     def _one(self, fields: list[Any]) -> None:
         station = self._station
@@ -82,27 +90,39 @@ class Solo:
     def _run_async(self, seq: int, job: Job) -> Outcome:
         station = self._station
         made = execute.run_async(station.app, job, station.around(seq))
-        self._coroutine = self._loop.create_task(made)
+        self._coroutine = self._loop.create_task(made, context=station.context.copy())
+        self._blocked.enter(self._coroutine, seq)
         self._running = seq
         try:
             outcome: Outcome = self._loop.run_until_complete(self._coroutine)
             return outcome
         finally:
-            self._running, self._coroutine = 0, None
+            self._running = 0
+            self._blocked.leave(self._coroutine)
+            self._coroutine = None
 
     def _look(self, _number: int, _frame: Any) -> None:
         seq, table = self._running, self._station.table
-        if not seq or self._told:
+        if not seq:
             return
         if self._coroutine is not None:
-            if table.soft_expired(seq) or table.cancelled(seq):
-                self._told = True
-                self._loop.call_soon_threadsafe(self._coroutine.cancel)
+            self._stop_coroutine(seq)
             return
-        if not table.soft_expired(seq):
+        if self._told or not table.soft_expired(seq):
             return
         if self._station.link.critical:
             self._station.link.deferred = lambda: self._look(0, None)
             return
         self._told = True
         raise SoftTimeout
+
+    def _stop_coroutine(self, seq: int) -> None:
+        table = self._station.table
+        if not self._told and (table.soft_expired(seq) or table.cancelled(seq)):
+            self._told = True
+            self._loop.call_soon_threadsafe(self._cancel, seq, self._coroutine)
+        self._blocked.look()
+
+    def _cancel(self, seq: int, coroutine: Any) -> None:
+        if seq not in self._blocked.raised:
+            coroutine.cancel()

@@ -6,6 +6,7 @@ import os
 import resource
 import sys
 from collections.abc import Callable
+from contextvars import copy_context
 from dataclasses import replace
 
 from millgate import execute
@@ -63,6 +64,8 @@ class Station:
         self.link = link
         self.table = table
         self.clock = clock
+        #: What the import and the on_start hooks have set in context variables. Each run has a copy of its own.
+        self.context = copy_context()
         self._trimmer = Trimmer()
         self._trimmer.look(clock.monotonic())  # this is small
 
@@ -103,7 +106,7 @@ class Station:
 
     def run(self, seq: int, job: Job) -> Outcome:
         """Run a plain task in this thread."""
-        return execute.run(self.app, job, self.around(seq))
+        return self.context.copy().run(execute.run, self.app, job, self.around(seq))
 
     def report(self, seq: int, outcome: Outcome, began: float, *, more: bool = False) -> None:
         """Send the result, everything printed before it. `more`: another job begins at once, or `flush` is called;

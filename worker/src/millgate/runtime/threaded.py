@@ -65,7 +65,7 @@ class Threaded:
     def begin(self) -> None:
         """Run the app's on_start hooks. Raises what they raise."""
         signal.signal(LOOK, lambda _number, _frame: self._interrupts.look())
-        execute.start(self._station.app)
+        self._station.context.run(execute.start, self._station.app)
         for thread in self._threads:
             thread.start()
 
@@ -89,7 +89,7 @@ class Threaded:
 
     def end(self) -> None:
         """Run the app's on_stop hooks. Raises what they raise."""
-        execute.stop(self._station.app)
+        self._station.context.run(execute.stop, self._station.app)
 
     def _run(self) -> None:
         while True:
