@@ -49,6 +49,7 @@ def test_a_minute_without_the_server_costs_no_run_and_no_result(own_bench: Any) 
     within = bench.send("work", journal, 5.0)
     worker = bench.ready(children=2)
     bench.until_noted("start", 2)
+    idle = bench.ready(children=1, topics="none")
     orphan = bench.send("work", journal, 1.0, topic="brief")
     dies = bench.start(children=1, topics="brief")
     bench.until_noted("start", 3)
@@ -63,9 +64,14 @@ def test_a_minute_without_the_server_costs_no_run_and_no_result(own_bench: Any) 
         assert "millgate_broker_up 0" in worker.get("/metrics")[1]
         assert worker.status()["broker_up"] is False
         assert (worker.supervisor, worker.children) == (supervisor, children)
+        assert worker.get("/readyz")[0] == 200  # it works
         time.sleep(min(5.0, MINUTE - passed))
+    code, words = idle.get("/readyz")
+    assert (code, "the broker has not answered for" in words) == (503, True)
+    assert idle.get("/livez")[0] == 200
     bench.venue.start()
     began = time.monotonic()
+    eventually(lambda: idle.get("/readyz")[0] == 200, timeout=BACK)
     [kept] = bench.ends_of([within], BACK)
     assert (kept.state, kept.attempt) == ("succeeded", 1)
     assert bench.result(bench.send("add", 2, 2), BACK) == 4

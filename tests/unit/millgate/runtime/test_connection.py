@@ -13,6 +13,7 @@ from millgate.errors import BrokerUnavailable, InvalidSettings
 from millgate.runtime.connection import Connection, pause_after, url_source
 from millgate.runtime.logs import Journal
 from millgate.runtime.metrics import Metrics
+from support.clock import FakeClock
 
 
 def journal() -> Journal:
@@ -84,19 +85,24 @@ def test_a_file_that_is_half_written_keeps_the_present_broker(tmp_path: Path, ha
 
 
 def test_errors_are_counted_and_the_end_of_an_outage_is_noticed() -> None:
-    metrics = Metrics()
+    metrics, clock = Metrics(), FakeClock()
     connection = Connection(
         lambda: "",
         "millgate",
         journal=journal(),
         metrics=metrics,
-        clock=SystemClock(),
+        clock=clock,
         broker=MemoryBroker(),
     )
+    assert connection.down_for == 0.0
     pauses = [connection.failed(BrokerUnavailable()) for _ in range(5)]
     assert not connection.up
+    clock.advance(20.0)
+    connection.failed(BrokerUnavailable())
+    assert connection.down_for == 20.0
     assert max(pauses) > pauses[0]
-    assert metrics.value("millgate_broker_errors_total", reason="Unreachable") == 5
+    assert metrics.value("millgate_broker_errors_total", reason="Unreachable") == 6
     connection.answered()
     assert connection.up
+    assert connection.down_for == 0.0
     assert connection.failed(BrokerUnavailable()) <= 0.2

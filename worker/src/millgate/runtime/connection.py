@@ -53,6 +53,7 @@ class Connection:
         self._broker = self._open(self._url) if broker is None else timed(broker, metrics, clock)
         self._failures = 0
         self._up = True
+        self._down_since = 0.0  # monotonic
 
     @property
     def broker(self) -> Broker:
@@ -82,6 +83,8 @@ class Connection:
             self._journal.say(
                 "error", "broker failed", broker=self.name, reason=error.reason, error=str(error)
             )
+        if self._up:
+            self._down_since = self._clock.monotonic()
         self._up = False
         self._reopen_if_changed()
         return pause_after(self._failures, random.random())  # noqa: S311 -- spreads reconnects
@@ -90,6 +93,11 @@ class Connection:
     def up(self) -> bool:
         """Whether the last call was answered."""
         return self._up
+
+    @property
+    def down_for(self) -> float:
+        """Seconds since the first of the calls that failed; 0: the last one was answered."""
+        return 0.0 if self._up else self._clock.monotonic() - self._down_since
 
     def _reopen_if_changed(self) -> None:
         """Somebody may have rotated the credentials: the file is read again after each failure."""

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 #: Seconds without a sign of life from the io thread, and from the broker thread, whose calls have deadlines.
 _IO_STUCK: Final = 15.0
 _BROKER_STUCK: Final = 90.0
+#: Seconds without an answer of the broker after which a worker that has nothing to do is not ready.
+_AWAY: Final = 15.0
 _NAMES: Final = 20
 
 
@@ -48,6 +50,9 @@ class Status:
             return "draining"
         if worker.leases.state is WorkerState.FENCED and worker.ledger.empty:
             return "fenced and idle"
+        away = worker.connection.down_for
+        if away > _AWAY and worker.ledger.empty:  # one that works is: nobody should take it first
+            return f"idle, and the broker has not answered for {away:.0f}s"
         return None
 
     # --- figures ---------------------------------------------------------------------------------
