@@ -287,6 +287,20 @@ def spawn_sleep(path: str, tag: str, seconds: float) -> None:
         process.kill()
 
 
+@app.task(name="spawn_sleep_quietly", retries=0)
+def spawn_sleep_quietly(path: str, seconds: float) -> int:
+    note(path, "start")
+    return subprocess.run(["sleep", str(seconds)], check=False).returncode
+
+
+@app.task(name="hold_the_interpreter")
+def hold_the_interpreter(path: str, seconds: float) -> int:
+    """As code in another language that never lets go: no thread of this process runs meanwhile."""
+    note(path, "start")
+    ctypes.PyDLL(None).usleep(int(seconds * 1_000_000))
+    return current().attempt
+
+
 @app.task(name="crash", retries=0)
 def crash(code: int) -> None:
     os._exit(code)

@@ -139,10 +139,14 @@ def test_a_second_signal_hurries(bench: Any) -> None:
     assert bench.state(sent).state == "waiting"
 
 
-def test_ctrl_c_is_a_signal_to_drain_as_well(bench: Any) -> None:
-    worker = bench.ready()
-    worker.signal(signal.SIGINT)
-    assert worker.wait(10) == 0
+def test_ctrl_c_in_a_terminal_is_a_signal_to_drain_and_what_runs_may_finish(bench: Any) -> None:
+    sent = bench.send("spawn_sleep_quietly", str(bench.journal), 2.0)
+    worker = bench.ready(drain_timeout="10m", children=1)
+    bench.until_noted("start")
+    os.killpg(os.getpgid(worker.guardian), signal.SIGINT)  # as a terminal does
+    assert worker.wait(15) == 0
+    assert bench.result(sent) == 0  # nor has the signal ended the program that the task runs
+    assert worker.events("worker hurries") == []
 
 
 @every_broker

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from millgate.message import Options
-from support.bench import every_broker_and_memory
+from millgate.retry import RetryPolicy
+from support.bench import every_broker, every_broker_and_memory
 from support.wait import eventually
 
 
@@ -66,6 +68,31 @@ def test_an_unknown_task_goes_back_uncharged_and_is_said_in_the_status(bench: An
     assert back["delay"] >= 1
 
 
+NEW_APP = """
+from millgate import App, current
+app = App("memory://")
+
+@app.task(name="from_another_version")
+def new(number):
+    return [number, current().attempt]
+"""
+
+
+@every_broker
+def test_a_rolling_deploy_loses_no_task_that_only_the_new_version_knows(
+    bench: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "newer.py").write_text(NEW_APP, encoding="utf-8")
+    bench.configure(retry=RetryPolicy(attempts=1, losses=0))  # neither is ever charged
+    sent = bench.send_many("from_another_version", [(number,) for number in range(20)])
+    old = bench.ready(children=1)
+    eventually(lambda: old.status()["unknown_tasks"].get("from_another_version", 0) >= 40)
+    assert bench.broker.dead() == []
+    bench.ready(app="newer:app", cwd=tmp_path, children=1)
+    assert old.stop() == 0
+    assert [bench.result(one, timeout=30) for one in sent] == [[number, 1] for number in range(20)]
+
+
 def test_arguments_that_the_task_cannot_take_are_buried_at_once(bench: Any) -> None:
     sent = bench.send("add", 1)
     bench.ready()
@@ -107,7 +134,7 @@ def test_a_child_has_no_driver_and_no_connection_of_the_supervisor(bench: Any) -
     names, open_files = bench.send("modules"), bench.send("descriptors")
     bench.ready()
     loaded = set(bench.result(names))
-    assert not loaded & {"psycopg", "redis", "pika", "kubernetes", "kopf"}
+    assert not loaded & {"psycopg", "hiredis", "redis", "pika", "kubernetes", "kopf"}
     assert not {name for name in loaded if name.startswith("millgate.brokers.")}
     sockets = [name for name in bench.result(open_files) if name.startswith("socket:")]
     assert len(sockets) <= 3  # the link, and the two ends by which an event loop wakes itself

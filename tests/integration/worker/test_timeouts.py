@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from millgate.message import Options
-from support.bench import every_broker_and_memory
+from support.bench import every_broker, every_broker_and_memory
 from support.wait import eventually
 
 
@@ -59,6 +59,18 @@ def test_a_hard_timeout_ends_a_task_that_listens_to_nothing_and_charges_it_alone
     assert [bench.state(sent).attempt for sent in others if bench.result(sent)] == [1] * 6
     assert {line["reason"] for line in worker.events("child ended")} == {"HardTimeout"}
     eventually(lambda: len([c for c in worker.status()["children"] if c["phase"] == "ready"]) == 2)
+
+
+@every_broker
+def test_a_lease_is_kept_while_nothing_else_can_run_in_the_child(bench: Any) -> None:
+    bench.configure(lease=1.0)
+    sent = bench.send("hold_the_interpreter", str(bench.journal), 4.0)
+    worker = bench.ready(children=1)
+    bench.until_noted("start")
+    bench.ready(children=1)  # hungry
+    assert bench.result(sent) == 1
+    assert len(bench.notes("start")) == 1
+    assert worker.events("child ended") == []
 
 
 def test_the_send_decides_about_timeouts_before_the_task_and_the_topic(bench: Any) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import errno
+import importlib.util
 import os
+import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -11,8 +14,30 @@ import pytest
 from millgate.runtime import wire
 from millgate.runtime.processes import children_of
 from millgate.runtime.spawn import Spawner
+from support.wait import eventually
 
 HELLO = wire.encode(["hello", {"path": [], "app": "none:app"}])
+
+
+def test_where_python_keeps_no_compiled_modules_children_have_a_folder_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(importlib.util, "cache_from_source", lambda _: str(tmp_path / "nowhere"))
+    monkeypatch.setattr(sys, "pycache_prefix", None)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    spawner = Spawner(1, HELLO)
+    spawned = spawner.start()
+    [folder] = tmp_path.iterdir()
+    assert folder.stat().st_mode & 0o77 == 0  # nobody else plants code there
+    eventually(lambda: list(folder.rglob("child.*.pyc")))
+    os.kill(spawned.pid, 9)
+    spawned.reap()
+    for handle in (spawned.pidfd, spawned.output):
+        os.close(handle)
+    spawned.link.close()
+    spawned.table.close()
+    spawner.close()
+    assert list(tmp_path.iterdir()) == []
 
 
 def descriptors() -> set[str]:
