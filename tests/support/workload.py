@@ -334,6 +334,14 @@ def say(text: str) -> None:
     print("to stderr", text, file=sys.stderr)
 
 
+@app.task(name="tell")
+def tell(text: str) -> None:
+    logger = current().logger
+    logger.debug("not %s", text)
+    logger.info("told %s", text)
+    logger.error("oh %s", text)
+
+
 @app.task(name="big")
 def big(size: int) -> str:
     return "b" * size

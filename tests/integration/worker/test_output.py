@@ -20,6 +20,16 @@ def test_what_a_task_prints_is_logged_with_its_id(bench: Any) -> None:
     }
 
 
+def test_what_a_tasks_logger_says_is_logged_with_its_id(bench: Any) -> None:
+    sent = bench.send("tell", "somebody")
+    worker = bench.ready()
+    bench.end_of(sent)
+    eventually(lambda: len(worker.events("output")) == 2)
+    lines = worker.events("output")
+    assert [line["text"] for line in lines] == ["INFO told somebody", "ERROR oh somebody"]
+    assert {line["id"] for line in lines} == {sent}
+
+
 def test_short_tasks_keep_their_own_words(bench: Any) -> None:
     sent = bench.send_many("say", [(f"low {number}",) for number in range(60)])
     worker = bench.ready(children=1)

@@ -78,11 +78,16 @@ class Context:
 
     @property
     def logger(self) -> logging.LoggerAdapter[logging.Logger]:
-        """A logger whose records carry task, id, topic and attempt."""
+        """A logger whose records carry task, id, topic and attempt. From INFO on they are in the worker's log, or
+        wherever the app's own handlers bring them."""
         import logging
 
+        from millgate import (
+            tasklog,
+        )  # with it, what few tasks need: the memory of a child is the user's
+
         extra = {"task": self.task, "id": self.id, "topic": self.topic, "attempt": self.attempt}
-        return logging.LoggerAdapter(logging.getLogger(f"millgate.task.{self.task}"), extra)
+        return logging.LoggerAdapter(tasklog.logger(self.task), extra)
 
     def lock(
         self,
