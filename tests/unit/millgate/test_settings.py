@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from millgate.errors import InvalidSettings
 from millgate.limits import Ceiling
-from millgate.settings import PREFIX, WorkerSettings
+from millgate.runtime.deadlines import ROWS
+from millgate.settings import MAX_CHILDREN, PREFIX, WorkerSettings
 
 UNSHRUNK = hypothesis_settings(database=None, phases=[Phase.generate])
 words = st.text(st.characters(codec="ascii", categories=["L", "N"]), min_size=1, max_size=8)
@@ -98,7 +99,9 @@ def test_a_flag_comes_before_its_variable() -> None:
     ("variable", "text", "complaint"),
     [
         ("CHILDREN", "two", "MILLGATE_CHILDREN: 'two' is not a whole number"),
-        ("CHILDREN", "0", "--children: at least 1"),
+        ("CHILDREN", "0", "--children: 1 to 256"),
+        ("CHILDREN", "257", "--children: 1 to 256"),
+        ("SLOTS", "1001", "--slots: 1 to 1000"),
         ("SLOTS", "0", "--slots"),
         ("MAX_RSS", "400", None),
         ("MAX_RSS", "lots", "MILLGATE_MAX_RSS: 'lots' is not an amount of memory"),
@@ -157,3 +160,7 @@ def test_a_flag_that_names_the_broker_comes_before_both_variables() -> None:
     assert (read.broker, read.broker_file, read.queue) == ("", "/url", "q")
     read = WorkerSettings.from_env({"MILLGATE_BROKER_FILE": "/url"}, broker="local://")
     assert (read.broker, read.broker_file) == ("local://", "")
+
+
+def test_every_child_of_the_largest_worker_is_watched_over_and_its_follower_too() -> None:
+    assert ROWS >= 2 * MAX_CHILDREN

@@ -19,6 +19,9 @@ _BROKERS: Final = ("broker", "broker_file")
 _BROKER_VARIABLES: Final = ("MILLGATE_BROKER", "MILLGATE_BROKER_FILE")
 #: What a topic's name is made of, and what a glob has beside that.
 _PATTERN: Final = re.compile(r"[A-Za-z0-9._:*?\[\]!-]+\Z")
+#: Most processes of one worker that run tasks, and tasks that each runs at once.
+MAX_CHILDREN: Final = 256
+MAX_SLOTS: Final = 1_000
 _APP: Final = re.compile(r"[\w.]+:[\w.]+\Z")
 
 
@@ -92,8 +95,8 @@ class WorkerSettings:
     def check(self) -> None:
         """Raise InvalidSettings for values that contradict each other."""
         rules: tuple[tuple[bool, str], ...] = (
-            (self.children >= 1, "--children: at least 1"),
-            (self.slots >= 1, "--slots: at least 1"),
+            (1 <= self.children <= MAX_CHILDREN, f"--children: 1 to {MAX_CHILDREN}"),
+            (1 <= self.slots <= MAX_SLOTS, f"--slots: 1 to {MAX_SLOTS}"),
             (
                 not (self.broker and self.broker_file),
                 "--broker and --broker-file exclude each other; give one",

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from millgate.limits import Ceiling, parse_bytes
+from millgate.settings import MAX_CHILDREN, MAX_SLOTS
 from millgate_operator.spec.types import (
     Duration,
     Glob,
@@ -241,11 +242,11 @@ class Workers(Model):
     ] = Field(
         description='Where the App is in the image, as package.module:attribute ("hello.tasks:app").'
     )
-    children: Annotated[int, Field(ge=1, le=256)] = Field(
+    children: Annotated[int, Field(ge=1, le=MAX_CHILDREN)] = Field(
         2,
         description="Processes in each pod that run tasks. A task that dies takes only its own process along.",
     )
-    slots: Annotated[int, Field(ge=1, le=1_000)] = Field(
+    slots: Annotated[int, Field(ge=1, le=MAX_SLOTS)] = Field(
         1,
         description="Tasks that each process runs at once: async tasks on its loop, plain ones in threads. A pod runs "
         "children times slots tasks.",

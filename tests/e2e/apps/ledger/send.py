@@ -35,6 +35,12 @@ def nap(count: int) -> Sent:
     return app, nap.send_many([(4.0,) for _ in range(count)]), [1] * count
 
 
+def slumber(count: int) -> Sent:
+    from ledger.tasks import app, nap
+
+    return app, nap.send_many([(30.0,) for _ in range(count)]), [1] * count
+
+
 def crowd(count: int) -> Sent:
     """Small tasks, and in their middle one that grows over everything."""
     from greedy.tasks import app, double, grow
@@ -61,7 +67,7 @@ def gulp(count: int) -> Sent:
 
 
 KINDS: dict[str, Callable[[int], Sent]] = {
-    function.__name__: function for function in (greet, square, nap, crowd, counted, gulp)
+    function.__name__: function for function in (greet, square, nap, slumber, crowd, counted, gulp)
 }
 
 

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from typing import Final
 
 _NANO: Final = 1_000_000_000
-_SIZE: Final = 4096
-#: Children that can be watched over.
-ROWS: Final = 255
+#: Children that can be watched over: as many as a worker may have, and for each the one that is to follow it.
+ROWS: Final = 512
+_SIZE: Final = 16 * ROWS
 
 
 class Deadlines:
