@@ -332,6 +332,7 @@ class Worker:
     def _fatal(self, code: int, problem: str) -> None:
         if self.code is None:
             self.code, self.problem = code, problem
+            self.pool.wanted = 0  # until the drain begins another child would be for nothing
 
     def _app_known(self, info: dict[str, Any]) -> None:
         tasks = [TaskWire.from_wire(fields) for fields in info["tasks"]]
