@@ -27,3 +27,15 @@ class FakeClock:
     def step(self, seconds: float) -> None:
         """Set the wall clock forward or back; the monotonic one does not notice."""
         self._now += seconds
+
+
+class NotingClock(FakeClock):
+    """Notes for how long somebody slept."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.slept: list[float] = []
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        super().sleep(seconds)

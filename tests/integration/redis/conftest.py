@@ -11,7 +11,7 @@ from millgate.brokers.redis import RedisBroker
 from support import servers
 from support.clients import Clients
 from support.faults import FaultProxy
-from support.redis import fresh_queue, open_queue
+from support.redis import Admin, fresh_queue, open_queue
 from support.servers import Redis
 
 Open = Callable[..., RedisBroker]
@@ -44,6 +44,20 @@ def own_server() -> Iterator[Redis]:
     server = Redis("--appendonly", "yes", "--appendfsync", "always")
     yield server
     server.close()
+
+
+@pytest.fixture
+def server() -> Iterator[Redis]:
+    """A server that the test may reconfigure."""
+    made = Redis()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def admin(server: Redis) -> Admin:
+    """Commands to that server."""
+    return Admin(server.port)
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from time import monotonic
 
@@ -41,19 +41,6 @@ RIGHTS = next(
     for line in _PAGE.read_text(encoding="utf-8").splitlines()
     if line.startswith("ACL SETUSER mill on ")
 )
-
-
-@pytest.fixture
-def server() -> Iterator[Redis]:
-    """A server that the test may reconfigure."""
-    made = Redis()
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def admin(server: Redis) -> Admin:
-    return Admin(server.port)
 
 
 def test_a_wrong_password_is_refused_at_once_and_not_repeated(

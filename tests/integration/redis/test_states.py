@@ -25,19 +25,6 @@ from support.working import Hand
 Open = Callable[..., RedisBroker]
 
 
-@pytest.fixture
-def server() -> Iterator[Redis]:
-    """A server that the test may reconfigure."""
-    made = Redis()
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def admin(server: Redis) -> Admin:
-    return Admin(server.port)
-
-
 def test_a_server_that_is_too_old_is_refused_with_its_version(queue: str, open_one: Open) -> None:
     info = (
         b"# Server\r\nredis_version:6.0.16\r\nredis_mode:standalone\r\nrole:master\r\nloading:0\r\n"

@@ -17,22 +17,10 @@ from millgate.brokers.redis import RedisBroker
 from millgate.brokers.redis import url as redis
 from millgate.clock import Clock
 from millgate.errors import BrokerUnavailable
-from support.clock import FakeClock
+from support.clock import NotingClock
 from support.programs import free_port
 
 DEADLINE = 20.0
-
-
-class Sleepless(FakeClock):
-    """Notes how long it was to sleep."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.slept: list[float] = []
-
-    def sleep(self, seconds: float) -> None:
-        self.slept.append(seconds)
-        super().sleep(seconds)
 
 
 def local(_: int, folder: Path, clock: Clock) -> Broker:
@@ -58,7 +46,7 @@ MAKERS: dict[str, Callable[..., Broker]] = {
 
 def pauses(make: Callable[..., Broker], *place: Any) -> list[float]:
     """How long a client pauses between its attempts until its deadline."""
-    clock = Sleepless()
+    clock = NotingClock()
     broker = make(*place, clock)
     with pytest.raises(BrokerUnavailable):
         broker.stats()

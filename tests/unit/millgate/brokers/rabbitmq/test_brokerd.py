@@ -13,7 +13,7 @@ from millgate.brokers.rabbitmq import brokerd
 from millgate.brokers.rabbitmq.brokerd import Server
 from millgate.brokers.rabbitmq.role import Brokerd, Standing
 from millgate.brokers.rabbitmq.url import parse
-from support.clock import FakeClock
+from support.clock import FakeClock, NotingClock
 from support.programs import free_port
 from support.wait import eventually
 
@@ -32,25 +32,13 @@ def test_a_server_that_is_away_is_tried_ever_less_often_and_not_by_all_at_once()
     target = parse(f"amqp://guest:guest@127.0.0.1:{free_port()}/", {})
     paused: list[list[float]] = []
     for _ in range(2):
-        clock = Watched()
+        clock = NotingClock()
         Server(Brokerd(target, "q", idle=30.0), clock, lambda _: None).run()
         paused.append(clock.slept)
     assert all(
         0.5 <= slept[0] <= 1.0 <= min(slept[1:]) <= max(slept[1:]) <= 2.0 for slept in paused
     )
     assert paused[0] != paused[1]
-
-
-class Watched(FakeClock):
-    """A clock that notes for how long somebody slept."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.slept: list[float] = []
-
-    def sleep(self, seconds: float) -> None:
-        self.slept.append(seconds)
-        super().sleep(seconds)
 
 
 class Slow:

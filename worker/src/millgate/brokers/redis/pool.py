@@ -80,7 +80,8 @@ class Pool:
                 left = end - self.clock.monotonic()
                 if not again or left <= pause / 2:
                     raise known from error
-                self.clock.sleep(random.uniform(pause / 2, pause))  # noqa: S311 -- spreads repeats
+                spread = random.uniform(pause / 2, pause)  # noqa: S311 -- not all in step
+                self.clock.sleep(min(spread, left))
                 pause = min(pause * 2, _LONGEST_PAUSE)
             except BaseException:
                 if connection is not None:
