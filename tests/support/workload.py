@@ -406,7 +406,8 @@ def many_processes() -> int:
         return sum(pool.map(abs, [-1, -2, -3]))
 
 
-@app.task(name="every_minute", cron="* * * * *", misfire="Once")
+# a topic of its own: a test of another one is not to see what the clock brings
+@app.task(name="every_minute", topic="minutes", cron="* * * * *", misfire="Once")
 def every_minute() -> str:
     return "fired"
 
