@@ -65,14 +65,11 @@ def _could_meet(other: Entry, queue: TaskQueue, place: Place) -> bool:
         return False
     if other.kind != "Postgres":
         return other.name == queue.broker_queue
-    from millgate.brokers.postgres.url import (
-        schema_of,  # the driver is loaded where there is such a queue
-    )
+    # here, so that the driver is loaded where there is such a queue
+    from millgate.brokers.postgres.url import schema_of
 
-    if place[1] != schema_of(
-        queue.broker_queue
-    ):  # the URL names the schema, and so may the other's
-        return True
+    if place[1] != schema_of(queue.broker_queue):
+        return True  # the URL names the schema, and so may the other's
     return schema_of(other.name) == place[1]
 
 

@@ -11,13 +11,13 @@ from pydantic import BaseModel
 from millgate_operator import names
 from millgate_operator.spec.parse import (
     LOCAL_NAME_MESSAGE,
-    MAX_TOPIC_NAME,
     NAME_MESSAGE,
     TOPIC_NAME_MESSAGE,
 )
 from millgate_operator.spec.status import TaskQueueStatus, TopicStatus
 from millgate_operator.spec.taskqueue import TaskQueueSpec
 from millgate_operator.spec.topic import OTHER_TOPIC_MESSAGE, TopicSpec
+from millgate_operator.spec.types import MAX_TOPIC_NAME
 
 #: Lists whose items have an identity of their own: server-side apply merges them by it.
 _KEYED: Final = {"conditions": "type", "env": "name", "containers": "name"}

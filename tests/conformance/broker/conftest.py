@@ -34,6 +34,13 @@ def venue(broker_name: str, tmp_path: Path) -> Iterator[Venue]:
 
 
 @pytest.fixture
+def nobody_looks_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That is a safety net, which would hide that nobody was woken."""
+    for driver in ("postgres", "redis"):
+        monkeypatch.setattr(f"millgate.brokers.{driver}.waiting._LOOK", 30.0)
+
+
+@pytest.fixture
 def broker(venue: Venue) -> Broker:
     """A client of a fresh queue."""
     return venue.client()

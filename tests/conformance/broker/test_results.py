@@ -15,6 +15,7 @@ from support.wait import eventually
 from support.working import A_FAILURE, Hand, ids
 
 PassTime = Callable[[float], None]
+pytestmark = pytest.mark.usefixtures("nobody_looks_now_and_then")
 
 
 def test_an_unknown_id_is_unknown(broker: Broker) -> None:
@@ -83,13 +84,6 @@ def test_large_results_arrive_whole(broker: Broker, hand: Hand) -> None:
 
 
 # --- waiting -------------------------------------------------------------------------------------
-
-
-@pytest.fixture(autouse=True)
-def nobody_looks_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    """That is a safety net, which would hide that nobody was woken."""
-    for driver in ("postgres", "redis"):
-        monkeypatch.setattr(f"millgate.brokers.{driver}.waiting._LOOK", 30.0)
 
 
 def waited(

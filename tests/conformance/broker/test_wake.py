@@ -16,13 +16,7 @@ from support.working import Hand, ids
 
 PassTime = Callable[[float], None]
 ALL = Subscription()
-
-
-@pytest.fixture(autouse=True)
-def nobody_looks_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    """That is a safety net, which would hide that nobody was woken."""
-    for driver in ("postgres", "redis"):
-        monkeypatch.setattr(f"millgate.brokers.{driver}.waiting._LOOK", 30.0)
+pytestmark = pytest.mark.usefixtures("nobody_looks_now_and_then")
 
 
 class Waiter:

@@ -82,9 +82,8 @@ class Context:
         wherever the app's own handlers bring them."""
         import logging
 
-        from millgate import (
-            tasklog,
-        )  # with it, what few tasks need: the memory of a child is the user's
+        # here, since few tasks need it: the memory of a child is the user's
+        from millgate import tasklog
 
         extra = {"task": self.task, "id": self.id, "topic": self.topic, "attempt": self.attempt}
         return logging.LoggerAdapter(tasklog.logger(self.task), extra)

@@ -18,6 +18,7 @@ from millgate_operator.names import (
 )
 from millgate_operator.spec.taskqueue import TaskQueueSpec
 from millgate_operator.spec.topic import OTHER_TOPIC_MESSAGE, TopicSpec
+from millgate_operator.spec.types import MAX_TOPIC_NAME
 
 SpecT = TypeVar("SpecT", bound=BaseModel)
 
@@ -113,7 +114,6 @@ LOCAL_NAME_MESSAGE: Final = (
     "the name of a TaskQueue with a Local broker must have no dot "
     "(the name of its Service derives from it)"
 )
-MAX_TOPIC_NAME: Final = 128
 TOPIC_NAME_MESSAGE: Final = (
     f"the name of a topic has at most {MAX_TOPIC_NAME} characters; set topicName, "
     "or give the object a shorter name"

@@ -102,7 +102,8 @@ PodCount = Annotated[_Count | _PercentText, _int_or_string(PERCENT_PATTERN)]
 ObjectName = Annotated[
     str, Field(pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", min_length=1, max_length=253)
 ]
-TopicName = Annotated[str, Field(pattern=TOPIC_PATTERN, max_length=128)]
+MAX_TOPIC_NAME = 128
+TopicName = Annotated[str, Field(pattern=TOPIC_PATTERN, max_length=MAX_TOPIC_NAME)]
 Glob = Annotated[str, Field(pattern=GLOB_PATTERN, min_length=1, max_length=128)]
 
 

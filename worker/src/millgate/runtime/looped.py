@@ -44,7 +44,7 @@ class Looped:
         # the loop hears of the signal all the same; its own handler does nothing
         signal.signal(LOOK, lambda _number, _frame: self._blocked.look())
         signal.siginterrupt(LOOK, False)
-        self._hooks(execute.start_async(self._station.app))
+        self._station.run_hooks(self._loop, execute.start_async(self._station.app))
 
     def work(self) -> None:
         """Until the supervisor wants no more, and what was begun has ended."""
@@ -62,15 +62,11 @@ class Looped:
     def end(self) -> None:
         """Run the app's on_stop hooks. Raises what they raise."""
         try:
-            self._hooks(execute.stop_async(self._station.app))
+            self._station.run_hooks(self._loop, execute.stop_async(self._station.app))
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         finally:
             self._executor.shutdown(wait=False)
             self._loop.close()
-
-    def _hooks(self, made: Any) -> None:
-        context = self._station.context
-        self._loop.run_until_complete(self._loop.create_task(made, context=context))
 
     def _readable(self) -> None:
         self._station.link.pump()

@@ -38,7 +38,7 @@ class Solo:
         from millgate.runtime.blocked import Blocked
 
         self._blocked = Blocked(self._station, self._loop)
-        self._hooks(execute.start_async(app))
+        self._station.run_hooks(self._loop, execute.start_async(app))
 
     def work(self) -> None:
         """Until the supervisor wants no more."""
@@ -57,14 +57,10 @@ class Solo:
             self._station.context.run(execute.stop, app)
             return
         try:
-            self._hooks(execute.stop_async(app))
+            self._station.run_hooks(self._loop, execute.stop_async(app))
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         finally:
             self._loop.close()
-
-    def _hooks(self, made: Any) -> None:
-        context = self._station.context
-        self._loop.run_until_complete(self._loop.create_task(made, context=context))
 
     def _one(self, fields: list[Any]) -> None:
         station = self._station

@@ -104,6 +104,10 @@ class Station:
         """The surroundings of one run."""
         return Around(seq, self.link, self.table)
 
+    def run_hooks(self, loop: Any, made: Any) -> None:
+        """Run a coroutine of hooks in an event loop, where what it sets is kept for all runs. Raises what it raises."""
+        loop.run_until_complete(loop.create_task(made, context=self.context))
+
     def run(self, seq: int, job: Job) -> Outcome:
         """Run a plain task in this thread."""
         return self.context.copy().run(execute.run, self.app, job, self.around(seq))

@@ -46,9 +46,8 @@ class Steering(Forwarding):
         whole = None if queue is None else json.dumps(queue_to_dict(queue))
         [(revision, shut)] = self.rows("configure", wanted, whole, replace)
         if shut:
-            with suppress(
-                BrokerUnavailable
-            ):  # it is stored, and everybody's tick goes on with this
+            # it is stored, and everybody's tick goes on with this
+            with suppress(BrokerUnavailable):
                 self.regate(self.pool.deadline / 2)
         return int(revision)
 

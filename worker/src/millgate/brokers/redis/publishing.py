@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -10,6 +9,7 @@ from typing import Any, Final
 
 from millgate.brokers.redis import drafts
 from millgate.brokers.redis.forwarding import Forwarding
+from millgate.brokers.redis.session import new_call
 from millgate.errors import BrokerError
 from millgate.message import Group, Message, Receipt
 from millgate.rules import check_group
@@ -58,8 +58,7 @@ class Publishing(Forwarding):
 
     def fire(self, schedule: str, slot: float, messages: Sequence[Message]) -> bool:
         """Publish for one slot of a schedule, once."""
-        call = f"{random.getrandbits(64):016x}"
-        head = [schedule, repr(float(slot)), call, *drafts.chained(messages), ""]
+        head = [schedule, repr(float(slot)), new_call(), *drafts.chained(messages), ""]
         answer = self._produce("publish", *head, *drafts.runs(messages))
         if answer is not None:
             self._stored(messages, *answer[1:])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -118,3 +119,8 @@ def _pairs(flat: list[bytes]) -> list[tuple[bytes, bytes]]:
 
 def _json(text: bytes) -> Any:
     return json.loads(text)
+
+
+def new_call() -> str:
+    """A number, in hexadecimal, that tells one call's repeats from all other calls."""
+    return f"{random.getrandbits(64):016x}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any, Final
@@ -11,6 +10,7 @@ from typing import Any, Final
 from millgate.brokers.base import MAX_BATCH, Ask, Claimed, Extended
 from millgate.brokers.redis import rows
 from millgate.brokers.redis.forwarding import Forwarding
+from millgate.brokers.redis.session import new_call
 from millgate.brokers.redis.settling import (
     parted,
     read_token,
@@ -49,7 +49,7 @@ class Working(Forwarding):
 
     def __init__(self, target: Target, deadline: float, clock: Clock) -> None:
         super().__init__(target, deadline, clock)
-        self._unanswered = Unanswered(_new_call)
+        self._unanswered = Unanswered(new_call)
 
     def register(self, worker: WorkerRef, info: WorkerInfo) -> None:
         """Enter the registry, or renew."""
@@ -168,10 +168,6 @@ class Working(Forwarding):
             float(due) / 1000 if due else None,
         )
         return claimed, asked, version.decode()
-
-
-def _new_call() -> str:
-    return f"{random.getrandbits(64):016x}"
 
 
 def _add_claims(claims: list[Claim], group: list[Any], call: str, now: int) -> None:
