@@ -12,7 +12,7 @@ from millgate.errors import (
     QueueFull,
     TopicUndeclared,
 )
-from millgate.message import Message, Options, Receipt
+from millgate.message import Group, Message, Options, Receipt
 from millgate.queues import QueuePolicy, Undeclared
 from support.builders import a_message, a_topic, some_messages
 from support.working import Hand, ids
@@ -220,3 +220,16 @@ def test_a_repeat_of_a_partly_new_batch_stores_the_new_ones(broker: Broker, hand
     receipts = broker.publish([old[0], new[0], old[1]])
     assert [receipt.duplicate for receipt in receipts] == [True, False, True]
     assert hand.run_all() == ids([*old, *new])
+
+
+def test_a_call_that_was_refused_leaves_its_client_as_it_was(broker: Broker) -> None:
+    broker.publish([a_message()])
+    for _ in range(3):
+        broker.stats()
+    member, large = a_message(), a_message(body=b"x" * 300_000)
+    with pytest.raises(PayloadTooLarge):
+        broker.publish([member], Group("g", (member.id,), large))
+    for _ in range(3):
+        broker.stats()
+        broker.publish([a_message()])
+    assert broker.stats().topics["default"].waiting == 4

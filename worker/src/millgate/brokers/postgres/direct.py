@@ -26,6 +26,15 @@ class Direct:
 
     def call(self, connection: Connection, values: Sequence[bytes | None]) -> list[bytes | None]:
         """The columns of the row; None is NULL. Raises psycopg's errors, Expired."""
+        try:
+            result = self._sent(connection, values)
+        except errors.InvalidSqlStatementName:
+            # the driver forgets all that a session has prepared when it rolls back, ours with its own
+            connection.prepared.clear()
+            result = self._sent(connection, values)
+        return [result.get_value(0, column) for column in range(result.nfields)]
+
+    def _sent(self, connection: Connection, values: Sequence[bytes | None]) -> PGresult:
         server = connection.pgconn
         if connection.pooled:  # what one call prepared, another server may have to carry out
             server.send_query_params(
@@ -34,8 +43,7 @@ class Direct:
         else:
             name = connection.prepared.get(self._statement) or self._prepare(connection)
             server.send_query_prepared(name, values, self._formats, Format.BINARY)
-        result = _result(connection, ExecStatus.TUPLES_OK)
-        return [result.get_value(0, column) for column in range(result.nfields)]
+        return _result(connection, ExecStatus.TUPLES_OK)
 
     def _prepare(self, connection: Connection) -> bytes:
         name = b"millgate_%d" % len(connection.prepared)
