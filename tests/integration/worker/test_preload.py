@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,29 @@ import threading
 from millgate import App
 app = App("memory://")
 threading.Thread(target=threading.Event().wait, name="ticker", daemon=True).start()
+
+@app.task(name="facts")
+def facts():
+    return 1
+"""
+
+
+CONNECTED_APP = """
+import os, socket
+from millgate import App
+app = App("memory://")
+database = socket.create_connection(("127.0.0.1", {port}))
+
+@app.task(name="facts")
+def facts():
+    return [os.getpid(), database.getsockname()[1]]
+"""
+TELLING_APP = """
+import socket
+from millgate import App
+app = App("memory://")
+counter = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+counter.connect(("127.0.0.1", 8125))
 
 @app.task(name="facts")
 def facts():
@@ -74,6 +98,32 @@ def test_an_app_that_starts_threads_is_not_forked(bench: Any, tmp_path: Path) ->
     assert bench.result(sent) == 1
     [line] = worker.events("not preloaded")
     assert "ticker" in line["problem"]
+
+
+def test_an_app_that_opens_connections_is_not_forked(bench: Any, tmp_path: Path) -> None:
+    """Children that share a connection read each other's answers."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        (tmp_path / "connected.py").write_text(CONNECTED_APP.format(port=port), encoding="utf-8")
+        sent = bench.send_many("facts", [()] * 12)
+        worker = bench.ready(
+            app="connected:app", cwd=tmp_path, preload=True, children=3, max_tasks=2
+        )
+        found = [tuple(bench.result(one)) for one in sent]
+    ends = dict(found)  # process → its end of the connection
+    assert len(ends) >= 3
+    assert len(set(ends.values())) == len(ends)
+    [line] = worker.events("not preloaded")
+    assert f"127.0.0.1:{port}" in line["problem"]
+
+
+def test_an_app_that_is_merely_heard_of_is_forked(bench: Any, tmp_path: Path) -> None:
+    """A socket that no answer comes to may be shared: a log's, a counter's."""
+    (tmp_path / "telling.py").write_text(TELLING_APP, encoding="utf-8")
+    sent = bench.send("facts")
+    worker = bench.ready(app="telling:app", cwd=tmp_path, preload=True, children=1)
+    assert bench.result(sent) == 1
+    assert worker.events("not preloaded") == []
 
 
 def test_an_app_that_cannot_be_imported_is_said_in_one_line(bench: Any, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import socket
 import struct
 import sys
 import threading
+from collections.abc import Collection
 from typing import Any, Final
 
 from millgate.clock import SystemClock
@@ -46,6 +47,7 @@ def main(link_number: int, parent: int, slots: int) -> None:
         os._exit(0)
     hello: dict[str, Any] = frames[0][1]
     sys.path[:] = hello["path"]
+    before = frozenset(connections())
     try:
         load_app(hello["app"])
     except MillgateError as error:
@@ -55,13 +57,13 @@ def main(link_number: int, parent: int, slots: int) -> None:
     malloc_trim()
     gc.disable()
     gc.freeze()  # what the app brought is not touched by collections in the children
-    link.sendall(wire.encode(["ready", obstacle()]))
+    link.sendall(wire.encode(["ready", obstacle(before)]))
     while True:
         _serve(link, parent, slots)
 
 
-def obstacle() -> str | None:
-    """Why this process cannot be forked safely; None: it can."""
+def obstacle(before: Collection[int] = ()) -> str | None:
+    """Why this process cannot be forked safely; None: it can. `before`: connections that are none of the app's."""
     others = [
         thread.name for thread in threading.enumerate() if thread is not threading.main_thread()
     ]
@@ -70,7 +72,32 @@ def obstacle() -> str | None:
     asyncio = sys.modules.get("asyncio")
     if asyncio is not None and asyncio._get_running_loop() is not None:  # noqa: SLF001 -- asks without making one
         return "importing the app started an event loop"
+    opened = {whom for number, whom in connections().items() if number not in before}
+    if opened:
+        whom = ", ".join(sorted(opened))
+        return f"importing the app opened connections, to {whom}; open them in on_start"
     return None
+
+
+def connections() -> dict[int, str]:
+    """The descriptors of this process that are one end of a conversation, and who is at the other."""
+    found = {}
+    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 -- the template stays small
+        try:
+            if not os.readlink(f"/proc/self/fd/{name}").startswith("socket:"):  # noqa: PTH115 -- as above
+                continue
+            with socket.socket(fileno=os.dup(int(name))) as end:
+                if end.type == socket.SOCK_STREAM:
+                    found[int(name)] = _shown(end.getpeername())
+        except OSError:  # it has no other end, or it was the descriptor that the list was read with
+            continue
+    return found
+
+
+def _shown(address: Any) -> str:
+    if isinstance(address, tuple):
+        return f"{address[0]}:{address[1]}"
+    return os.fsdecode(address) or "another part of the process"
 
 
 def _serve(link: socket.socket, parent: int, slots: int) -> None:
