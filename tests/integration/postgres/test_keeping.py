@@ -14,6 +14,7 @@ from millgate.errors import EXIT_OK
 from millgate.fleet import WorkerState
 from millgate.outcome import Failure, Reason
 from millgate.queues import DeadPolicy
+from millgate.retry import RetryPolicy
 from millgate.settlement import Ack, Bury, Charge, Later
 from support.builders import a_message, a_topic, some_messages
 from support.postgres import database_url, open_queue
@@ -182,3 +183,39 @@ def test_a_start_that_was_forgotten_while_its_leases_ran_on_has_them_still(
     with psycopg.connect(database_url(), autocommit=True) as admin:
         admin.execute(f'UPDATE "{broker.target.schema}".worker SET gone = true')  # as after 90 s
     has_still(hand, claim)
+
+
+@pytest.mark.parametrize("charge", list(Charge))
+def test_a_message_may_come_back_any_number_of_times(
+    broker: PostgresBroker, charge: Charge
+) -> None:
+    """A task that asks every second whether it may go on has come back 32,768 times after nine hours."""
+    hand, message = Hand(broker), a_message()
+    broker.publish([message])
+    with psycopg.connect(database_url(), autocommit=True) as admin:
+        admin.execute(
+            f'UPDATE "{broker.target.schema}".ready SET failures = 32767, losses = 32767, interruptions = 32767'
+        )
+    assert broker.settle([Later(hand.one().ref, 0.0, charge)]) == ()
+    claim = hand.one()
+    assert claim.failures + claim.losses + claim.interruptions == 3 * 32_767 + 1
+    assert broker.settle([Bury(claim.ref, Reason.FAILED, NASTY)]) == ()
+    letter = broker.dead_letter(message.id)
+    assert letter is not None
+    assert letter.failures + letter.losses + letter.interruptions >= 3 * 32_767 + 1
+
+
+def test_leases_may_be_lost_and_given_back_any_number_of_times(broker: PostgresBroker) -> None:
+    broker.configure([a_topic("t", retry=RetryPolicy(losses=10**6))])
+    broker.publish([a_message(topic="t")])
+    with psycopg.connect(database_url(), autocommit=True) as admin:
+        admin.execute(f'SET search_path = "{broker.target.schema}"')
+        admin.execute("UPDATE ready SET losses = 32767, interruptions = 32767")
+        gone = Hand(broker)
+        gone.one()
+        broker.unregister(gone.worker)  # gives back
+        hand = Hand(broker)
+        assert hand.one().interruptions == 32_768
+        admin.execute("UPDATE lease SET until = now() - interval '1 s'")
+        eventually(lambda: broker.tick() or broker.stats().topics["t"].waiting == 1)
+        assert hand.one().losses == 32_768

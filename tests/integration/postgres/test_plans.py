@@ -58,6 +58,13 @@ class Meter:
         assert row is not None
         return int(row[0])
 
+    def entries(self, index: str) -> int:
+        """Entries of an index that were read, dead ones among them."""
+        return self._read(
+            "SELECT sum(idx_tup_read) FROM pg_stat_user_indexes "
+            f"WHERE schemaname = %s AND indexrelname = '{index}'"
+        )
+
 
 def _insert(server: Postgres, queue: str, *statements: str) -> None:
     with psycopg.connect(server.url(), autocommit=True) as admin:
@@ -229,3 +236,30 @@ def test_an_open_transaction_elsewhere_does_not_slow_claims_down(
         assert [claim.id for claim in hand.claim(5)] == [late.id]
         assert (client.oldest_transaction() or 0) > 0
     client.close()
+
+
+def test_a_claim_passes_what_lies_dead_in_front_once(server: Postgres, queue: str) -> None:
+    first = open_queue(queue, server.url())
+    first.setup()
+    first.configure([a_topic("hot")])
+    with psycopg.connect(server.url()) as other:
+        other.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        other.execute("SELECT 1")
+        _insert(
+            server,
+            queue,
+            _message_rows("hot", "h").replace(str(MILLION), "20000"),
+            "INSERT INTO ready (lane, seq, since) SELECT m.topic * 16 + 4, m.seq, now() FROM msg m",
+            "DELETE FROM ready",
+            "DELETE FROM msg",
+        )
+        first.publish(some_messages(10, topic="hot"))
+        first.close()
+        meter = Meter(server, queue)
+        time.sleep(0.5)
+        before = meter.entries("ready_pkey")
+        fresh = open_queue(queue, server.url())  # knows of nothing to pass over
+        assert len(Hand(fresh).claim(5, "hot")) == 5
+        fresh.close()
+        time.sleep(0.5)  # the session's figures arrive with its end
+        assert 20_000 <= meter.entries("ready_pkey") - before < 30_000

@@ -90,9 +90,9 @@ CREATE TABLE ready (
   lane          int NOT NULL,
   seq           bigint NOT NULL,
   since         timestamptz NOT NULL,
-  failures      smallint NOT NULL DEFAULT 0,
-  losses        smallint NOT NULL DEFAULT 0,
-  interruptions smallint NOT NULL DEFAULT 0,
+  failures      int NOT NULL DEFAULT 0,
+  losses        int NOT NULL DEFAULT 0,
+  interruptions int NOT NULL DEFAULT 0,
   adm           text COLLATE "C",             -- the key whose slot it occupies
   failure       bytea,
   progress      bytea,
@@ -107,9 +107,9 @@ CREATE TABLE parked (
   rank          smallint NOT NULL,            -- 9 - priority
   seq           bigint NOT NULL,
   since         timestamptz NOT NULL,
-  failures      smallint NOT NULL DEFAULT 0,
-  losses        smallint NOT NULL DEFAULT 0,
-  interruptions smallint NOT NULL DEFAULT 0,
+  failures      int NOT NULL DEFAULT 0,
+  losses        int NOT NULL DEFAULT 0,
+  interruptions int NOT NULL DEFAULT 0,
   failure       bytea,
   progress      bytea,
   PRIMARY KEY (topic, adm, rank, seq)
@@ -121,9 +121,9 @@ CREATE TABLE delayed (
   seq           bigint NOT NULL,
   topic         int NOT NULL,
   prio          smallint NOT NULL,
-  failures      smallint NOT NULL DEFAULT 0,
-  losses        smallint NOT NULL DEFAULT 0,
-  interruptions smallint NOT NULL DEFAULT 0,
+  failures      int NOT NULL DEFAULT 0,
+  losses        int NOT NULL DEFAULT 0,
+  interruptions int NOT NULL DEFAULT 0,
   adm           text COLLATE "C",             -- a slot that is kept meanwhile (strict order)
   failure       bytea,
   progress      bytea,
@@ -139,9 +139,9 @@ CREATE TABLE lease (
   worker        int NOT NULL,
   until         timestamptz NOT NULL,
   since         timestamptz NOT NULL,
-  failures      smallint NOT NULL,
-  losses        smallint NOT NULL,
-  interruptions smallint NOT NULL,
+  failures      int NOT NULL,
+  losses        int NOT NULL,
+  interruptions int NOT NULL,
   counted       boolean NOT NULL,
   cancelled     boolean NOT NULL DEFAULT false,
   adm           text COLLATE "C",
@@ -167,9 +167,9 @@ CREATE TABLE dead (
   died          timestamptz NOT NULL,
   reason        text NOT NULL,
   attempt       int NOT NULL,
-  failures      smallint NOT NULL,
-  losses        smallint NOT NULL,
-  interruptions smallint NOT NULL,
+  failures      int NOT NULL,
+  losses        int NOT NULL,
+  interruptions int NOT NULL,
   worker        text NOT NULL,
   forward       boolean NOT NULL,             -- on its way to the topic's dead_topic
   failure       bytea,
@@ -255,12 +255,12 @@ CREATE TYPE draft AS (
 );
 -- A message between two places.
 CREATE TYPE work AS (
-  seq bigint, topic int, prio smallint, adm text, since timestamptz, failures smallint, losses smallint,
-  interruptions smallint, failure bytea, progress bytea
+  seq bigint, topic int, prio smallint, adm text, since timestamptz, failures int, losses int,
+  interruptions int, failure bytea, progress bytea
 );
 -- A message that has ended.
 CREATE TYPE over AS (
-  seq bigint, topic int, adm text, attempt int, failures smallint, losses smallint, interruptions smallint,
+  seq bigint, topic int, adm text, attempt int, failures int, losses int, interruptions int,
   failure bytea, progress bytea, reason text, worker text, ttl float8
 );
 -- A lane that a claim may be served from.

@@ -16,7 +16,7 @@ CREATE FUNCTION claim_1(
   f_at float8[], f_expires_in float8[], f_expires_at float8[], f_ukey text[], f_ufor float8[], f_ttl float8[], f_grp text[])
 RETURNS TABLE (
   o_seq bigint, o_id text, o_topic int, o_prio smallint, o_key text, o_ttl float8, o_grp text, o_record bytea,
-  o_failures smallint, o_losses smallint, o_interruptions smallint, o_age float8, o_lease float8,
+  o_failures int, o_losses int, o_interruptions int, o_age float8, o_lease float8,
   o_state smallint, o_revision bigint, o_topics bigint, o_next float8, o_done bigint[], o_pass_topics int[], o_passes float8[],
   o_busy boolean, o_cost float8, o_forward boolean
 ) LANGUAGE plpgsql AS $$
@@ -117,13 +117,13 @@ BEGIN
                 FROM (
                   SELECT h.*, min(h.since) OVER (PARTITION BY h.id) AS oldest, max(h.own) OVER () AS top
                     FROM (
-                      SELECT x.id, x.weight, x.boost, x.counted, x.lim, x.reserve, x.rate, x.burst, x.lease, l.lane, l.hint, r.since,
+                      SELECT x.id, x.weight, x.boost, x.counted, x.lim, x.reserve, x.rate, x.burst, x.lease, l.lane, r.seq AS hint, r.since,
                           CASE WHEN p_levels IS NULL THEN x.level ELSE p_levels[array_position(p_topics, x.id)] END AS own
                         FROM topic x CROSS JOIN LATERAL unnest(x.prios) p(prio)
                           CROSS JOIN LATERAL (SELECT (x.id << 4) | (9 - p.prio) AS lane,
                             coalesce(p_hints[array_position(p_hint_lanes, (x.id << 4) | (9 - p.prio))], 0) AS hint) l
-                          CROSS JOIN LATERAL (SELECT r.since FROM ready r WHERE r.lane = l.lane AND r.seq >= l.hint
-                            ORDER BY r.lane, r.seq LIMIT 1) r
+                          CROSS JOIN LATERAL (SELECT r.since, r.seq FROM ready r WHERE r.lane = l.lane AND r.seq >= l.hint
+                            ORDER BY r.lane, r.seq LIMIT 1) r  -- dead entries are passed here, and not again below
                        WHERE NOT x.paused AND NOT x.held AND x.shut = 0 AND (p_topics IS NULL OR x.id = ANY (p_topics))) h) b) d) e;
       v_cost := greatest(v_cost, date_part('epoch', clock_timestamp() - v_began)::float8);
       v_lanes := coalesce(cardinality(cs), 0);
@@ -265,7 +265,7 @@ BEGIN
       CASE WHEN v_state = 2 THEN date_part('epoch', w.fenced - v_now) END) END;
   END IF;
   RETURN QUERY SELECT NULL::bigint, NULL::text, NULL::int, NULL::smallint, NULL::text, NULL::float8, NULL::text, NULL::bytea,
-    NULL::smallint, NULL::smallint, NULL::smallint, NULL::float8, NULL::float8, v_state, q.revision, q.topics, v_next, v_done,
+    NULL::int, NULL::int, NULL::int, NULL::float8, NULL::float8, v_state, q.revision, q.topics, v_next, v_done,
     v_pass_topics, v_passes, v_busy AND v_got < p_n, v_cost, EXISTS (SELECT 1 FROM dead WHERE forward);
 END $$;
 

@@ -1,7 +1,7 @@
 -- Dead letters, newest first, from behind `p_after`; or the one of an id.
 CREATE FUNCTION dead_1(
   p_topic text, p_limit int, p_after text, p_id text, OUT o_id text, OUT o_topic text, OUT o_reason text, OUT o_died float8,
-  OUT o_attempt int, OUT o_failures smallint, OUT o_losses smallint, OUT o_interruptions smallint, OUT o_worker text,
+  OUT o_attempt int, OUT o_failures int, OUT o_losses int, OUT o_interruptions int, OUT o_worker text,
   OUT o_failure bytea, OUT o_prio smallint, OUT o_key text, OUT o_ukey text, OUT o_ttl float8, OUT o_grp text, OUT o_record bytea
 ) RETURNS SETOF record LANGUAGE plpgsql AS $$
 DECLARE

@@ -123,9 +123,9 @@ BEGIN
     RETURNING l.seq, l.topic, l.prio, l.counted, l.adm, l.progress, l.worker, l.since, u.delay, u.reason,
       CASE WHEN l.cancelled THEN 3 ELSE u.kind END AS kind,
       coalesce(u.failure, l.failure) AS failure, l.failures + l.losses + l.interruptions + 1 AS attempt,
-      (l.failures + (u.kind = 2 OR u.kind = 1 AND u.charge = 0)::int)::smallint AS failures,
-      (l.losses + (u.kind = 1 AND u.charge = 1)::int)::smallint AS losses,
-      (l.interruptions + (u.kind = 1 AND u.charge = 2)::int)::smallint AS interruptions),
+      (l.failures + (u.kind = 2 OR u.kind = 1 AND u.charge = 0)::int) AS failures,
+      (l.losses + (u.kind = 1 AND u.charge = 1)::int) AS losses,
+      (l.interruptions + (u.kind = 1 AND u.charge = 2)::int) AS interruptions),
   r AS (INSERT INTO ready SELECT (topic << 4) | (9 - prio), seq, p_now, failures, losses, interruptions, adm, failure, progress
     FROM s WHERE kind = 1 AND delay <= 0),
   l AS (INSERT INTO delayed SELECT p_now + s.delay * interval '1 s', s.seq, s.topic, s.prio, s.failures, s.losses, s.interruptions,

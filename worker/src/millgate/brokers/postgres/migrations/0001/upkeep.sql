@@ -149,7 +149,7 @@ BEGIN
         AND e.until >= v_from AND e.until <= p_now ORDER BY e.worker, e.until LIMIT p_most FOR UPDATE SKIP LOCKED) l LIMIT p_most))
     RETURNING *),
   s AS MATERIALIZED (
-    SELECT l.*, (l.losses + 1)::smallint AS lost, w.name AS holder,
+    SELECT l.*, l.losses + 1 AS lost, w.name AS holder,
         CASE WHEN l.cancelled THEN 3 WHEN l.losses + 1 > t.losses THEN 2 ELSE 1 END AS kind
       FROM l JOIN topic t ON t.id = l.topic LEFT JOIN worker w ON w.id = l.worker),
   r AS (INSERT INTO ready SELECT (topic << 4) | (9 - prio), seq, until, failures, lost, interruptions, adm, failure, progress
