@@ -258,6 +258,12 @@ def test_retry_may_be_free(app: App) -> None:
     assert (outcome.delay, outcome.charge) == (5.0, False)
 
 
+def test_a_free_retry_without_a_time_follows_the_backoff_too(app: App) -> None:
+    outcome = work(app, raising(Retry(charge=False)))
+    assert isinstance(outcome, RetryRequested)
+    assert (outcome.delay, outcome.charge) == (None, False)
+
+
 def test_retry_with_a_time_that_is_none_is_a_failure_that_says_so(app: App) -> None:
     outcome = work(app, raising(Retry(after="soon")))
     assert isinstance(outcome, Raised)

@@ -47,6 +47,7 @@ policies = st.builds(
         RetryPolicy,
         st.integers(1, 9),
         st.integers(0, 9),
+        st.integers(0, 9),
         st.builds(
             Backoff,
             st.sampled_from(BackoffType),
@@ -75,6 +76,9 @@ def test_the_policy_of_a_queue_survives_json(queue: QueuePolicy) -> None:
 
 def test_what_a_newer_version_added_is_ignored_and_what_it_lacks_has_its_default() -> None:
     assert policy_from_dict({"name": "t", "colour": "red"}) == TopicPolicy("t")
+    retry = {"attempts": 9, "moons": 2, "backoff": {"initial": 3.0, "tide": "low"}}
+    expected = RetryPolicy(attempts=9, backoff=Backoff(initial=3.0))
+    assert policy_from_dict({"name": "t", "retry": retry}) == TopicPolicy("t", retry=expected)
     assert queue_from_dict({"colour": "red"}) == QueuePolicy()
 
 
@@ -107,6 +111,7 @@ def test_what_a_newer_version_added_is_ignored_and_what_it_lacks_has_its_default
         ({"payload_max": 0}, "payload_max is at least 1"),
         ({"retry": RetryPolicy(attempts=0)}, "retry.attempts is at least 1"),
         ({"retry": RetryPolicy(losses=-1)}, "retry.losses is at least 0"),
+        ({"retry": RetryPolicy(interruptions=-1)}, "retry.interruptions is at least 0"),
     ],
 )
 def test_a_policy_that_cannot_hold_is_refused(fields: dict[str, Any], complaint: str) -> None:

@@ -24,12 +24,15 @@ from millgate.settlement import MEMBER_TTL, Ack, Bury, Charge, Drop, Later, Sett
 from support.builders import a_message
 
 WHY = Failure("ValueError", "no")
-POLICY = RetryPolicy(attempts=3, losses=2, backoff=Backoff(initial=10, jitter=Jitter.NONE))
+POLICY = RetryPolicy(
+    attempts=3, losses=2, interruptions=4, backoff=Backoff(initial=10, jitter=Jitter.NONE)
+)
 STEP = a_message()
 
 
-def claim(failures: int = 0, losses: int = 0) -> Claim:
-    return Claim("m", "t", "token", b"", failures=failures, losses=losses, result_ttl=5.0)
+def claim(failures: int = 0, losses: int = 0, interruptions: int = 0) -> Claim:
+    counts = {"failures": failures, "losses": losses, "interruptions": interruptions}
+    return Claim("m", "t", "token", b"", **counts, result_ttl=5.0)
 
 
 REF = claim().ref
@@ -63,6 +66,18 @@ TABLE: list[tuple[str, Claim, Outcome, Settlement]] = [
     (
         "a free retry is not",
         LAST,
+        RetryRequested(3, WHY, charge=False),
+        Later(REF, 3, Charge.NOTHING, WHY),
+    ),
+    (
+        "a free retry without a time waits as the backoff says, by how often the run was given back",
+        claim(failures=2, interruptions=1),
+        RetryRequested(None, WHY, charge=False),
+        Later(REF, 20, Charge.NOTHING, WHY),
+    ),
+    (
+        "a free retry is not bounded by interruptions",
+        claim(interruptions=9),
         RetryRequested(3, WHY, charge=False),
         Later(REF, 3, Charge.NOTHING, WHY),
     ),
@@ -105,6 +120,12 @@ TABLE: list[tuple[str, Claim, Outcome, Settlement]] = [
         Later(REF, 20, Charge.LOSS, WHY),
     ),
     ("too many losses bury", claim(losses=2), Died(Reason.LOST, WHY), Bury(REF, Reason.LOST, WHY)),
+    (
+        "the last interruption is nobody's too",
+        claim(interruptions=3),
+        Interrupted(),
+        Later(REF, 0, Charge.NOTHING),
+    ),
     ("an interruption is nobody's", LAST, Interrupted(4), Later(REF, 4, Charge.NOTHING)),
     ("a cancelled run is dropped", FIRST, Cancelled(), Drop(REF)),
 ]
@@ -120,6 +141,14 @@ def test_the_table(held: Claim, outcome: Outcome, expected: Settlement) -> None:
 def test_one_attempt_means_no_retry() -> None:
     once = RetryPolicy(attempts=1)
     assert isinstance(settle(FIRST, Raised(WHY), once, 0.5), Bury)
+
+
+def test_what_is_cut_short_too_often_is_given_up_and_says_so() -> None:
+    settled = settle(claim(interruptions=4), Interrupted(), POLICY, 0.5)
+    assert isinstance(settled, Bury)
+    assert settled.reason is Reason.INTERRUPTED
+    assert settled.failure is not None
+    assert "given back 5 times" in settled.failure.message
 
 
 def test_no_losses_means_the_first_one_buries() -> None:

@@ -128,16 +128,19 @@ def test_what_is_no_task_is_refused(values: Any) -> None:
 # --- what holds for one message ------------------------------------------------------------------
 
 TOPIC = TopicPolicy(
-    "t", retry=RetryPolicy(attempts=7, losses=3), soft_timeout=50.0, hard_timeout=100.0
+    "t",
+    retry=RetryPolicy(attempts=7, losses=3, interruptions=8),
+    soft_timeout=50.0,
+    hard_timeout=100.0,
 )
 
 
 def test_the_send_comes_before_the_task_and_the_task_before_the_topic() -> None:
     task = parsed(retries=1, backoff={"initial": 5})
     assert task.retry_policy(Options(attempts=9, backoff={"initial": 8.0}), TOPIC) == RetryPolicy(
-        9, 3, Backoff(initial=8.0)
+        9, 3, 8, Backoff(initial=8.0)
     )
-    assert task.retry_policy(Options(), TOPIC) == RetryPolicy(2, 3, Backoff(initial=5.0))
+    assert task.retry_policy(Options(), TOPIC) == RetryPolicy(2, 3, 8, Backoff(initial=5.0))
     assert parsed().retry_policy(Options(), TOPIC) == TOPIC.retry
 
 

@@ -337,7 +337,7 @@ def _outcome_of_async(error: BaseException, surroundings: Surroundings) -> Outco
 
 def _retry(error: Retry, failure: Failure) -> Outcome:
     if error.after is None:
-        return Raised(failure) if error.charge else RetryRequested(0.0, failure, charge=False)
+        return Raised(failure) if error.charge else RetryRequested(None, failure, charge=False)
     try:
         delay = parse_duration(error.after)
     except InvalidInput as wrong:

@@ -15,6 +15,7 @@ class Reason(StrEnum):
 
     FAILED = "Failed"  # the task raised on its last attempt
     LOST = "Lost"  # its workers or children died too often
+    INTERRUPTED = "Interrupted"  # its runs were cut short by shutdowns too often
     MEMORY_EXCEEDED = "MemoryExceeded"  # it did not fit under the hard ceiling
     TIMED_OUT = "TimedOut"  # it ran past its hard timeout
     REJECTED = "Rejected"  # the task said that another attempt is pointless
@@ -55,9 +56,10 @@ class Raised:
 
 @dataclass(frozen=True, slots=True)
 class RetryRequested:
-    """The task asked to run again after `delay` seconds; charged as a failure unless `charge` is false."""
+    """The task asked to run again after `delay` seconds (None: as the backoff says); charged as a failure unless
+    `charge` is false."""
 
-    delay: float
+    delay: float | None
     failure: Failure
     charge: bool = True
 

@@ -184,6 +184,7 @@ def _rules_of_ends(policy: TopicPolicy) -> tuple[tuple[bool, str], ...]:
         ),
         (policy.retry.attempts >= 1, "retry.attempts is at least 1"),
         (policy.retry.losses >= 0, "retry.losses is at least 0"),
+        (policy.retry.interruptions >= 0, "retry.interruptions is at least 0"),
         (0 <= policy.result_ttl < inf, "result_ttl is at least 0s, and ends"),
         (
             policy.dead is not DeadPolicy.FORWARD or policy.dead_topic not in (None, policy.name),
@@ -205,9 +206,9 @@ def policy_to_dict(policy: TopicPolicy) -> dict[str, Any]:
 
 def policy_from_dict(data: Mapping[str, Any]) -> TopicPolicy:
     """The policy that `policy_to_dict` wrote; keys that a newer version added are ignored."""
-    known = {name: data[name] for name in TopicPolicy.__slots__ if name in data}
-    rate, retry = known.get("rate"), dict(known.get("retry") or {})
-    backoff = dict(retry.pop("backoff", None) or {})
+    known = _known(TopicPolicy, data)
+    rate, retry = known.get("rate"), _known(RetryPolicy, known.get("retry") or {})
+    backoff = _known(Backoff, retry.pop("backoff", None) or {})
     if "type" in backoff:
         backoff["type"] = BackoffType(backoff["type"])
     if "jitter" in backoff:
@@ -219,6 +220,10 @@ def policy_from_dict(data: Mapping[str, Any]) -> TopicPolicy:
     return TopicPolicy(**known)
 
 
+def _known(kind: Any, data: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: data[name] for name in kind.__slots__ if name in data}
+
+
 def queue_to_dict(queue: QueuePolicy) -> dict[str, Any]:
     """Plain JSON types."""
     return asdict(queue)
@@ -226,7 +231,7 @@ def queue_to_dict(queue: QueuePolicy) -> dict[str, Any]:
 
 def queue_from_dict(data: Mapping[str, Any]) -> QueuePolicy:
     """The policy that `queue_to_dict` wrote."""
-    known = {name: data[name] for name in QueuePolicy.__slots__ if name in data}
+    known = _known(QueuePolicy, data)
     known["undeclared"] = Undeclared(known.get("undeclared", Undeclared.ALLOW))
     if "defaults" in known:
         known["defaults"] = policy_from_dict(known["defaults"])

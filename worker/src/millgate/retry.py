@@ -51,9 +51,12 @@ class Backoff:
 class RetryPolicy:
     """Bounds on what may go wrong with one message.
 
-    `attempts` counts runs that the task itself ended badly; `losses` counts runs whose worker or child died.
+    `attempts` counts runs that the task itself ended badly; `losses` counts runs whose worker or child died;
+    `interruptions` how often it was given back on purpose. Waits for a lock or a time are among these, and end no
+    message themselves, so the last bound is far away: it is for a message whose runs drive its workers off.
     """
 
     attempts: int = 4
     losses: int = 5
+    interruptions: int = 10_000
     backoff: Backoff = Backoff()

@@ -101,15 +101,13 @@ def settle(  # noqa: C901, PLR0911 -- one case a line is the point
         case Returned():
             return Ack(ref, outcome.result, kept_for(claim, topic_ttl), outcome.publish)
         case Interrupted(delay):
-            return Later(ref, delay, Charge.NOTHING)
+            return _given_back(claim, policy, delay)
         case Cancelled():
             return Drop(ref)
         case Rejected(failure, reason):
             return Bury(ref, reason, failure)
-        case RetryRequested(delay, failure, charge):
-            if not charge:
-                return Later(ref, delay, Charge.NOTHING, failure)
-            return _after_failure(claim, Reason.FAILED, failure, policy, delay)
+        case RetryRequested():
+            return _asked_again(claim, outcome, policy, draw)
         case Raised(failure, reason):
             return _after_failure(
                 claim, reason, failure, policy, policy.backoff.delay(claim.failures + 1, draw)
@@ -125,6 +123,23 @@ def settle(  # noqa: C901, PLR0911 -- one case a line is the point
             )
         case _:
             assert_never(outcome)
+
+
+def _given_back(claim: Claim, policy: RetryPolicy, delay: float) -> Settlement:
+    if claim.interruptions < policy.interruptions:
+        return Later(claim.ref, delay, Charge.NOTHING)
+    text = f"given back {claim.interruptions + 1} times; see in the logs why its workers were shut down while it ran"
+    return Bury(claim.ref, Reason.INTERRUPTED, Failure("millgate.Interrupted", text))
+
+
+def _asked_again(
+    claim: Claim, wish: RetryRequested, policy: RetryPolicy, draw: float
+) -> Settlement:
+    before = claim.failures if wish.charge else claim.interruptions
+    delay = policy.backoff.delay(before + 1, draw) if wish.delay is None else wish.delay
+    if wish.charge:
+        return _after_failure(claim, Reason.FAILED, wish.failure, policy, delay)
+    return Later(claim.ref, delay, Charge.NOTHING, wish.failure)
 
 
 def _after_failure(

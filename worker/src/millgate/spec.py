@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
 
 from millgate.cron import Misfire, Schedule
@@ -101,7 +101,7 @@ class TaskWire:
         attempts = _first(options.attempts, self.attempts, policy.retry.attempts)
         chosen = _first(options.backoff, self.backoff, None)
         backoff = policy.retry.backoff if chosen is None else backoff_of(chosen)
-        return RetryPolicy(attempts, policy.retry.losses, backoff)
+        return replace(policy.retry, attempts=attempts, backoff=backoff)
 
     def timeouts(self, options: Options, policy: TopicPolicy) -> tuple[float | None, float]:
         """The soft and the hard timeout of one message; a soft one that is not below the hard one is none."""

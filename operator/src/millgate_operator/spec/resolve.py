@@ -119,6 +119,7 @@ def _retry(layers: Sequence[Policy]) -> RetryPolicy:
     return RetryPolicy(
         attempts=_pick(layers, ("retry", "max_attempts"), built_in.attempts),
         losses=_pick(layers, ("retry", "max_lost"), built_in.losses),
+        interruptions=_pick(layers, ("retry", "max_interrupted"), built_in.interruptions),
         backoff=Backoff(
             type=BackoffType(_pick(layers, (*where, "type"), built_in.backoff.type)),
             initial=_duration(layers, (*where, "initial"), built_in.backoff.initial),

@@ -156,6 +156,11 @@ class Retry(Model):
         description="Runs that may be lost with their worker or process (memory, node) before the task becomes a dead "
         "letter. Default 5. Draining a worker charges nothing.",
     )
+    max_interrupted: Annotated[int, Field(ge=0, le=1_000_000)] | None = Field(
+        None,
+        description="Times that the task may be given back on purpose (drains; waits for a lock are counted too) "
+        "before a drain that cuts it short makes it a dead letter. Default 10000.",
+    )
     backoff: TopicBackoff | None = Field(None, description="Waits between attempts.")
 
 

@@ -111,6 +111,7 @@ OUTCOMES: list[Outcome] = [
     Raised(A_FAILURE),
     Raised(A_FAILURE, Reason.MEMORY_EXCEEDED),
     RetryRequested(1.5, A_FAILURE, charge=False),
+    RetryRequested(None, A_FAILURE, charge=False),
     Rejected(A_FAILURE, Reason.BAD_ARGUMENTS),
     Died(Reason.LOST, A_FAILURE),
     Interrupted(2.0),

@@ -54,6 +54,7 @@ def test_every_field_of_a_topic_reaches_its_policy() -> None:
         "retry": {
             "maxAttempts": 8,
             "maxLost": 0,
+            "maxInterrupted": 7,
             "backoff": {
                 "type": "Fixed",
                 "initial": "5s",
@@ -80,7 +81,8 @@ def test_every_field_of_a_topic_reaches_its_policy() -> None:
     assert policy.rate == Rate(10, 60.0, 30)
     assert policy.ordering is Ordering.KEY
     assert (policy.soft_timeout, policy.hard_timeout, policy.lease) == (600.0, 900.0, 30.0)
-    assert (policy.retry.attempts, policy.retry.losses) == (8, 0)
+    retry = policy.retry
+    assert (retry.attempts, retry.losses, retry.interruptions) == (8, 0, 7)
     backoff = policy.retry.backoff
     assert (backoff.type, backoff.jitter) == (BackoffType.FIXED, Jitter.NONE)
     assert (backoff.initial, backoff.factor, backoff.max) == (5.0, 3, 900.0)

@@ -153,7 +153,7 @@ def test_the_configuration_comes_back() -> None:
     backoff = Backoff(BackoffType.FIXED, 1.0, 3.0, 60.0, Jitter.NONE)
     topic = TopicPolicy(
         "t", limit=3, rate=Rate(5, 2.0, 9), ordering=Ordering.KEY, dead=DeadPolicy.DROP,
-        retry=RetryPolicy(2, 0, backoff),
+        retry=RetryPolicy(2, 0, 9, backoff),
     )  # fmt: skip
     queue = QueuePolicy(limit=9, undeclared=Undeclared.REJECT, defaults=topic)
     configuration = Configuration(7, queue, {"t": topic})
