@@ -35,6 +35,14 @@ def test_slow_looks_are_made_rarely() -> None:
     assert hints.columns(104.1) == (None, None)  # 20 times the cost
 
 
+def test_of_twenty_claims_a_second_fewer_than_one_in_twenty_looks_at_everything() -> None:
+    hints = Hints()
+    hints.claimed([(20, 5)])
+    _slow(hints, 100.0, cost=0.005)
+    assert hints.columns(101.9) != (None, None)
+    assert hints.columns(102.1) == (None, None)
+
+
 def test_what_was_given_back_is_looked_for_at_once() -> None:
     hints = Hints()
     hints.claimed([(20, 5)])
