@@ -11,7 +11,6 @@ import yaml
 from millgate.cli.console import Console, OutputLost
 from millgate.cli.harmless import lines
 from millgate.cli.output import Table, age, brief, count, emit, payload, plain
-from millgate.errors import InvalidSettings
 from millgate.stats import TopicStats
 
 
@@ -86,12 +85,6 @@ def test_yaml_says_the_same_as_json() -> None:
     out = io.StringIO()
     emit(Console(out=out, environ={}), "yaml", {"n": None, "t": TopicStats(waiting=3)})
     assert yaml.safe_load(out.getvalue())["t"]["waiting"] == 3
-
-
-def test_yaml_without_its_library_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "yaml", None)
-    with pytest.raises(InvalidSettings, match="pip install pyyaml"):
-        emit(Console(out=io.StringIO(), environ={}), "yaml", {})
 
 
 def test_pipes_get_no_colours() -> None:

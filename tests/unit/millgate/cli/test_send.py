@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -42,6 +43,15 @@ def test_a_delay_keeps_it_back(shell: Shell, sent: Callable[..., str]) -> None:
     assert found.id == name
     assert found.due_in is not None
     assert 3500 < found.due_in <= 3600
+
+
+def test_a_format_that_cannot_be_printed_is_refused_before_anything_is_sent(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    assert shell("send", "work", "-o", "yaml") == 2
+    assert "pip install pyyaml" in shell.err
+    assert shell.broker.peek("default", State.WAITING) == []
 
 
 @pytest.mark.parametrize(

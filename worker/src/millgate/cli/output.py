@@ -12,11 +12,11 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
+from importlib.util import find_spec
 from typing import Any, Final
 
 from millgate.cli.console import Console
 from millgate.cli.harmless import harmless
-from millgate.errors import InvalidSettings
 
 FORMATS: Final = ("table", "json", "yaml")
 #: What a payload may be nested to be shown as JSON: `send` takes a hundred levels, and printing needs a stack.
@@ -71,8 +71,20 @@ class Table:
 def add_format(parser: argparse.ArgumentParser) -> None:
     """Give a command its `-o`."""
     parser.add_argument(
-        "-o", "--output", choices=FORMATS, default="table", help="how to print (default: table)"
+        "-o",
+        "--output",
+        type=_known,
+        choices=FORMATS,
+        default="table",
+        help="how to print (default: table)",
     )
+
+
+def _known(how: str) -> str:
+    """An argparse type: what cannot be printed is refused before the command does anything."""
+    if how == "yaml" and find_spec("yaml") is None:
+        raise argparse.ArgumentTypeError("yaml needs PyYAML: pip install pyyaml, or use json")
+    return how
 
 
 def emit(console: Console, how: str, value: Any, *tables: Table) -> None:
@@ -201,9 +213,7 @@ def _json(value: Any, unicode: bool) -> str:
 
 
 def _yaml(value: Any, unicode: bool) -> str:
-    try:
-        import yaml
-    except ModuleNotFoundError:
-        raise InvalidSettings("-o yaml needs PyYAML: pip install pyyaml, or use -o json") from None
+    import yaml  # large, and seldom wanted
+
     text: str = yaml.safe_dump(value, sort_keys=False, allow_unicode=unicode)
     return text.rstrip("\n")
