@@ -18,6 +18,7 @@ import pytest
         ("def broken(:\n", "SyntaxError"),
         ("raise RuntimeError('the database is down')\n", "RuntimeError: the database is down"),
         ("import sys; sys.exit(3)\n", "SystemExit"),
+        ("from millgate import App\napp = App('memory://')\n", "'broken:app' has no tasks; import"),
     ],
 )
 def test_an_app_that_cannot_be_imported(
@@ -43,6 +44,22 @@ def test_an_import_that_ends_its_process_is_tried_again_and_then_an_error(
     assert line.startswith("millgate: error: no child gets as far as a task, 6 tries: ")
     assert ("while it imported the app" if preload else "exit code 7") in line
     assert len(worker.events("child failed")) == 6
+
+
+def test_tasks_may_be_imported_by_a_start_hook(bench: Any, tmp_path: Path) -> None:
+    (tmp_path / "made.py").write_text(
+        "from millgate import App\n"
+        "app = App('memory://')\n"
+        "@app.on_start\n"
+        "def discover():\n"
+        "    import made_tasks\n",
+        encoding="utf-8",
+    )
+    (tmp_path / "made_tasks.py").write_text(
+        "from made import app\n@app.task(name='one')\ndef one(): return 1\n", encoding="utf-8"
+    )
+    bench.ready(app="made:app", cwd=tmp_path)
+    assert bench.result(bench.send("one")) == 1
 
 
 def hooked(bench: Any, folder: Path, error: str) -> Any:

@@ -36,6 +36,11 @@ def test_an_app_is_found_also_as_an_attribute_of_an_attribute(folder: Path) -> N
         ("bad_exit", "raise SystemExit\n", "SystemExit"),
         ("bad_kind", "app = object()\n", "not a millgate.App"),
         ("bad_name", "apple = 1\n", "has no 'app'"),
+        (
+            "other_name",
+            "from millgate import App\ncelery = App('memory://')\n",
+            "has no 'app'; --app is 'other_name:app'; it has the app 'celery'",
+        ),
     ],
 )
 def test_what_is_wrong_is_one_line(folder: Path, name: str, source: str, words: str) -> None:
@@ -60,3 +65,9 @@ def test_an_app_that_is_nowhere_comes_with_the_remedy_and_a_missing_import_of_it
     with pytest.raises(AppNotLoaded) as raised:
         load_app("shop_partly:app")
     assert "PYTHONPATH" not in str(raised.value)
+
+
+def test_a_file_in_place_of_a_module_is_told_what_to_write(folder: Path) -> None:
+    (folder / "shop_file.py").write_text("app = 5\n", encoding="utf-8")
+    with pytest.raises(AppNotLoaded, match=r"write the module, not its file: shop_file$"):
+        load_app("shop_file.py:app")

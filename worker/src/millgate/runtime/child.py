@@ -16,6 +16,7 @@ from millgate.failure import describe
 from millgate.hints import Any, Final, Protocol
 from millgate.runtime import printed
 from millgate.runtime.link import Link
+from millgate.runtime.load import check_tasks, load_app
 from millgate.runtime.processes import become_subreaper, die_with_parent
 from millgate.runtime.table import Table
 from millgate.runtime.trim import malloc_trim
@@ -59,6 +60,7 @@ def live(
     try:
         app, way = _prepare(hello["app"], link, table, slots)
         way.begin()
+        check_tasks(app, hello["app"])
         if compact:
             malloc_trim()
     except MillgateError as error:
@@ -78,7 +80,6 @@ def live(
 
 
 def _prepare(path: str, link: Link, table: Table, slots: int) -> tuple[Any, Way]:
-    from millgate.runtime.load import load_app
     from millgate.runtime.station import Station
 
     app = load_app(path)

@@ -27,17 +27,30 @@ def load_app(path: str) -> App:
         try:
             found = getattr(found, name)
         except AttributeError:
+            near = getattr(found, "__dict__", {})
+            apps = [name for name, value in near.items() if isinstance(value, App)]
+            hint = f"; it has the app {', '.join(map(repr, apps))}" if apps else ""
             raise AppNotLoaded(
-                f"module {module_name!r} has no {attribute!r}; --app is {path!r}"
+                f"module {module_name!r} has no {attribute!r}; --app is {path!r}{hint}"
             ) from None
     if not isinstance(found, App):
         raise AppNotLoaded(f"{path!r} is a {type(found).__name__}, not a millgate.App")
     return found
 
 
+def check_tasks(app: App, path: str) -> None:
+    """Raise AppNotLoaded for an app without tasks: most likely nobody imports the modules that declare them."""
+    if not app.tasks:
+        raise AppNotLoaded(
+            f"{path!r} has no tasks; import the modules that declare them where the app is made, or in an on_start hook"
+        )
+
+
 def _remedy(error: BaseException, module_name: str) -> str:
     """What helps when the app's own module is not found, rather than one that it imports."""
     missing = error.name if isinstance(error, ModuleNotFoundError) else None
+    if missing == module_name and missing.endswith(".py"):
+        return f"; write the module, not its file: {module_name.removesuffix('.py')}"
     if missing and f"{module_name}.".startswith(f"{missing}."):
         return "; install it, or put the folder that it lies in on PYTHONPATH"
     return ""
