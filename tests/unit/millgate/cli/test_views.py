@@ -14,8 +14,8 @@ from millgate.errors import BrokerUnavailable
 from millgate.fleet import Beat, WorkerInfo, WorkerRow, WorkerState
 from millgate.limits import Rate
 from millgate.outcome import Failure
-from millgate.queues import Configuration, QueuePolicy, TopicPolicy
-from millgate.settlement import Ack
+from millgate.queues import Configuration, Ordering, QueuePolicy, TopicPolicy
+from millgate.settlement import Ack, Later
 from millgate.stats import Stats, TopicStats
 
 from .conftest import Shell, Stream
@@ -158,6 +158,27 @@ def test_watching_redraws_on_a_terminal_only() -> None:
             "at most 1 of a key",
         ),
         (
+            Stats(topics={"t": TopicStats(waiting=3, claimable=0)}, workers=(a_row(),)),
+            Configuration(topics={"t": TopicPolicy("t", ordering=Ordering.FIFO)}),
+            "it is FIFO, and the task whose turn it is waits to be tried again",
+        ),
+        (
+            Stats(topics={"t": TopicStats(waiting=3, claimable=0)}, workers=(a_row(),)),
+            Configuration(topics={"t": TopicPolicy("t", ordering=Ordering.KEY)}),
+            "it is PerKey, and the tasks whose turn it is run or wait",
+        ),
+        (
+            Stats(
+                topics={
+                    "t": TopicStats(waiting=3, claimable=0, leased=6),
+                    "u": TopicStats(leased=1),
+                },
+                workers=(a_row(),),
+            ),
+            Configuration(queue=QueuePolicy(limit=10), topics={"u": TopicPolicy("u", reserve=4)}),
+            "the 3 free of the queue's 10 are kept for other topics",
+        ),
+        (
             Stats(topics={"t": TopicStats(waiting=3)}, workers=(a_row(state=WorkerState.FENCED),)),
             Configuration(),
             "fenced or draining",
@@ -214,6 +235,15 @@ def test_why_speaks_of_one_as_of_one() -> None:
     assert topic_reasons("t", stats, Configuration()) == [
         "nothing waits in topic t; 1 is not due yet"
     ]
+
+
+def test_why_tells_of_a_retry_that_keeps_an_order(shell: Shell, sent: Callable[..., str]) -> None:
+    shell.broker.configure([TopicPolicy("mail", ordering=Ordering.FIFO)])
+    sent("--topic", "mail")
+    sent("--topic", "mail")
+    (claim,) = shell.claim()
+    shell.broker.settle([Later(claim.ref, delay=60.0)])
+    assert "it is FIFO" in shell.json("why", "mail")["reasons"][0]
 
 
 def test_why_blames_no_rate_for_what_is_paused() -> None:

@@ -12,7 +12,7 @@ from millgate.cli.output import Table, add_format, age, emit
 from millgate.cli.topics import unknown
 from millgate.errors import EXIT_FAILED, EXIT_OK
 from millgate.fleet import WorkerRow, WorkerState
-from millgate.queues import Configuration, Subscription
+from millgate.queues import Configuration, Ordering, Subscription, TopicPolicy
 from millgate.stats import Stats, TopicStats
 
 
@@ -148,10 +148,31 @@ def _limited(
     )  # then nothing is claimable, whatever the rest allows
     full = limit is not None and (leased or 0) >= limit
     if topic.waiting and topic.claimable == 0 and not held and not full:
-        if policy.rate is not None:
-            yield f"its rate of {policy.rate} is used up for the moment"
-        if policy.effective_key_limit is not None:
-            yield f"at most {policy.effective_key_limit} of a key run at once, and these keys are busy"
+        yield from _unclaimable(policy)
+        free = None if queue.limit is None else queue.limit - total
+        if free is not None and free > 0 and _reserved(name, stats, configuration) >= free:
+            yield f"the {free} free of the queue's {queue.limit} are kept for other topics"
+
+
+def _unclaimable(policy: TopicPolicy) -> Iterator[str]:
+    """What may keep everything that waits in a topic from its start, though the topic's own limit has room."""
+    if policy.rate is not None:
+        yield f"its rate of {policy.rate} is used up for the moment"
+    if policy.ordering is Ordering.FIFO:
+        yield "it is FIFO, and the task whose turn it is waits to be tried again (`millgate tasks` shows it)"
+    elif policy.ordering is Ordering.KEY:
+        yield "it is PerKey, and the tasks whose turn it is run or wait to be tried again"
+    elif policy.key_limit is not None:
+        yield f"at most {policy.key_limit} of a key run at once, and these keys are busy"
+
+
+def _reserved(name: str, stats: Stats, configuration: Configuration) -> int:
+    """Slots that are kept for other topics and not in use."""
+    return sum(
+        max(0, policy.reserve - (stats.topics.get(other, TopicStats()).leased or 0))
+        for other, policy in configuration.topics.items()
+        if other != name
+    )
 
 
 def _moving(topic: TopicStats, stats: Stats) -> str:
