@@ -77,7 +77,7 @@ def _run(args: argparse.Namespace) -> int:
 
     console: Console = args.console
     if args.broker is not None:
-        check_broker(args.broker)
+        check_broker(args.broker, args.data)
     manifests = read(args.file)
     throw_away = args.once is not None or bool(args.arguments) or args.broker is not None
     folder = open_folder(args.file, args.data, throw_away, console.environ)

@@ -50,14 +50,18 @@ def check_alone(folder: Path) -> None:
     )
 
 
-def check_broker(url: str) -> None:
-    """Raise InvalidSettings for a broker that other processes cannot reach."""
+def check_broker(url: str, data: Path | None = None) -> None:
+    """Raise InvalidSettings for a broker that other processes cannot reach, or that keeps its tasks elsewhere."""
     if not url:  # a shell variable that is not set: not to be answered by another broker
         raise InvalidSettings("--broker is empty: give a URL, or leave it out for a local broker")
     if url.startswith("memory:"):
         raise InvalidSettings(
             "--broker: memory:// lives within one process, where no worker could reach it; "
             "leave --broker out for a local broker"
+        )
+    if data is not None:
+        raise InvalidSettings(
+            "--data is where a broker that is started here keeps its tasks; leave it out, or --broker"
         )
 
 

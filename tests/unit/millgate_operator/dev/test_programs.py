@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import socket
 import sys
 from pathlib import Path
 
 import pytest
 
+from millgate.cli import main
+from millgate.cli.console import Console
 from millgate.errors import InvalidSettings
 from millgate.settings import WorkerSettings
 from millgate_operator.dev import programs
@@ -145,3 +148,11 @@ def test_a_broker_that_workers_could_not_reach_is_refused() -> None:
         programs.check_broker("memory://x")
     with pytest.raises(InvalidSettings, match="--broker is empty"):
         programs.check_broker("")
+
+
+def test_a_broker_of_your_own_has_no_folder_here(tmp_path: Path) -> None:
+    console = Console(out=io.StringIO(), err=io.StringIO(), environ={})
+    words = ["dev", "-f", str(tmp_path), "--broker", "postgresql://h/d", "--data", str(tmp_path)]
+    assert main(words, console) == 2
+    assert isinstance(console.err, io.StringIO)
+    assert "--data is where a broker that is started here" in console.err.getvalue()
