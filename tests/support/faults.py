@@ -1,7 +1,7 @@
 """A proxy between a client and a server that breaks connections on request: TCP or Unix socket on either side.
 
-A fault hits the next request that fits (`arm`), or every connection at once (`stall`, `drop`, `cut`, `reset`,
-`refuse`) until `heal`. A request is one burst of bytes from the client, its reply the server's next burst.
+A fault hits the next request that fits (`arm`), or every connection at once (`stall`, `drop`, `silence`, `cut`,
+`reset`, `refuse`) until `heal`. A request is one burst of bytes from the client, its reply the server's next burst.
 """
 
 from __future__ import annotations
@@ -175,6 +175,16 @@ class FaultProxy:
     def drop(self) -> None:
         """Throw away all bytes in both directions; connections stay open."""
         self._set(_Mode.DROP)
+
+    def redirect(self, target: Address) -> None:
+        """Where new connections lead from now on, as a name that points elsewhere; the present ones stay."""
+        self._target = target
+
+    def silence(self) -> None:
+        """Throw away all bytes of the connections that are there now; they stay open, and new ones work."""
+        with self.changed:
+            for connection in self._connections:
+                connection.mode = _Mode.DROP
 
     def cut(self, *, reset: bool = False) -> None:
         """End all present connections."""

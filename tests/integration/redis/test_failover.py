@@ -10,9 +10,11 @@ import pytest
 from millgate.brokers.redis import RedisBroker
 from millgate.errors import AuthFailed, BrokerUnavailable
 from support.builders import a_message
+from support.faults import FaultProxy
 from support.ledger import Ledger
-from support.redis import fresh_queue
+from support.redis import Admin, fresh_queue
 from support.redis_fleet import MASTER, Cluster, Watched
+from support.servers import Redis
 from support.wait import eventually
 from support.working import Hand
 
@@ -66,6 +68,33 @@ def test_a_planned_switch_loses_nothing(watched: Watched, queue: str, open_one: 
     assert len(ledger.accepted) > 100
     assert ledger.twice == []
     assert ledger.gap < 4, "clients follow before the Sentinels do"
+
+
+def test_a_name_that_points_to_the_new_master_is_followed(queue: str, open_one: Open) -> None:
+    """No Sentinel: connections to the old master stay open, and it has become a replica."""
+    old = Redis()
+    new = Redis("--replicaof", "127.0.0.1", str(old.port))
+    proxy = FaultProxy(("127.0.0.1", old.port))
+    url = f"redis://127.0.0.1:{proxy.port}/0"
+    try:
+        eventually(lambda: Admin(new.port).info("master_link_status") == "up", timeout=20)
+        open_one(queue, url).setup()
+        ledger = Ledger(lambda: open_one(queue, url))
+        for master, replica in ((old, new), (new, old)):  # and back
+            time.sleep(1.0)
+            Admin(master.port)("FAILOVER", "TO", "127.0.0.1", replica.port, "TIMEOUT", 5000)
+            eventually(lambda: Admin(replica.port).info("role") == "master", timeout=10)  # noqa: B023
+            proxy.redirect(("127.0.0.1", replica.port))
+            time.sleep(2.0)
+            assert Admin(master.port).info("role") == "slave"
+        ledger.finish(60)
+        assert len(ledger.accepted) > 100
+        assert ledger.twice == []
+        assert ledger.gap < 4
+    finally:
+        proxy.close()
+        new.close()
+        old.close()
 
 
 def test_sentinels_that_do_not_know_the_master_are_said_so(

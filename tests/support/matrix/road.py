@@ -40,6 +40,21 @@ ROADS: Final[Mapping[str, Road]] = {
 }
 
 
+def proxied(url: str, listen: Path | None = None, query: str = "") -> tuple[FaultProxy, str]:
+    """A proxy before the server of this URL, on TCP or at a Unix socket, and the URL through it with `query` added."""
+    parts = urlsplit(url)
+    target: Address = parts.path
+    if parts.netloc:
+        assert parts.hostname is not None
+        target = (parts.hostname, parts.port or 0)
+    proxy = FaultProxy(target, listen)
+    userinfo = "".join(parts.netloc.rpartition("@")[:2])
+    place = f"{userinfo}127.0.0.1:{proxy.port}" if listen is None else ""
+    path = parts.path if parts.netloc else str(listen or "")
+    query = "&".join(filter(None, (parts.query, query)))
+    return proxy, f"{parts.scheme}://{place}{path}" + (f"?{query}" if query else "")
+
+
 class Ground:
     """One queue on one broker, shared by all cells of a road: each has topics, workers and names of its own."""
 
@@ -54,20 +69,9 @@ class Ground:
 
     def proxied(self) -> tuple[FaultProxy, str]:
         """A proxy before the server, and the queue's URL through it."""
-        url = self.venue.url
-        assert url is not None, "a broker behind a socket has a URL"
-        parts = urlsplit(url)
-        target: Address = parts.path
-        if parts.netloc:
-            assert parts.hostname is not None
-            target = (parts.hostname, parts.port or 0)
+        assert self.venue.url is not None, "a broker behind a socket has a URL"
         listen = None if self._road.tcp else self._folder / f"{next(_numbers)}.sock"
-        proxy = FaultProxy(target, listen)
-        userinfo = "".join(parts.netloc.rpartition("@")[:2])
-        place = f"{userinfo}127.0.0.1:{proxy.port}" if listen is None else ""
-        path = parts.path if parts.netloc else str(listen or "")
-        query = "&".join(filter(None, (parts.query, self._road.query)))
-        return proxy, f"{parts.scheme}://{place}{path}" + (f"?{query}" if query else "")
+        return proxied(self.venue.url, listen, self._road.query)
 
     def serve(self, queue: str) -> None:
         """Have a further queue served, where that takes a process of its own."""
