@@ -8,7 +8,7 @@ import pytest
 
 from millgate.brokers.base import MAX_BATCH, Broker, State
 from millgate.errors import InvalidInput, InvalidMessage
-from millgate.outcome import Reason
+from millgate.outcome import Failure, Reason
 from millgate.queues import QueuePolicy, Undeclared
 from millgate.settlement import Ack, Bury, Charge, Drop, Later
 from support.builders import a_message, a_topic, some_messages
@@ -71,6 +71,18 @@ def test_bury_keeps_reason_failure_counts_and_worker(broker: Broker, hand: Hand)
     assert (letter.failures, letter.worker, letter.topic) == (2, hand.worker.name, "default")
     known = broker.states([message.id])[0]
     assert (known.state, known.reason, known.failure) == (State.FAILED, Reason.REJECTED, A_FAILURE)
+
+
+def test_error_texts_may_hold_anything(broker: Broker, hand: Hand) -> None:
+    nasty = Failure("a.B", "a\x00b \ud800 ü 'q' \\ {x} \x1b[2J", "Traceback\x00…\n" * 50)
+    broker.publish([message := a_message()])
+    assert broker.settle([Later(hand.one().ref, 0.0, Charge.FAILURE, nasty)]) == ()
+    assert broker.states([message.id])[0].failure == nasty
+    assert broker.settle([Bury(hand.one().ref, Reason.FAILED, nasty)]) == ()
+    letter = broker.dead_letter(message.id)
+    assert letter is not None
+    assert letter.failure == nasty
+    assert broker.states([message.id])[0].failure == nasty
 
 
 def test_drop_is_cancelled_and_no_dead_letter(broker: Broker, hand: Hand) -> None:

@@ -24,18 +24,6 @@ from support.working import Hand, at_work, has_still
 NASTY = Failure("builtins.ValueError", "a\x00b \ud800 ü 'quoted' \\ {x}", "Traceback\x00…\n" * 50)
 
 
-def test_error_texts_may_hold_anything(broker: PostgresBroker) -> None:
-    hand, message = Hand(broker), a_message()
-    broker.publish([message])
-    broker.settle([Later(hand.one().ref, 0.0, Charge.FAILURE, NASTY)])
-    assert broker.states([message.id])[0].failure == NASTY
-    broker.settle([Bury(hand.one().ref, Reason.FAILED, NASTY)])
-    letter = broker.dead_letter(message.id)
-    assert letter is not None
-    assert letter.failure == NASTY
-    assert broker.states([message.id])[0].failure == NASTY
-
-
 def test_an_error_text_of_any_kind_is_carried_over_to_another_topic(
     broker: PostgresBroker,
 ) -> None:
