@@ -1,4 +1,4 @@
-"""A TaskQueue on a Redis that speaks TLS: the authority comes out of the Secret, and topics come to the server."""
+"""A TaskQueue on Redis: over TLS by the authority of its Secret, and on no server that would throw tasks away."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from support import certificates
 from support.manifests import a_task_queue, a_topic
 from support.operator import Operator, Place
 from support.programs import Folder, free_port, user_for
-from support.redis import open_queue
+from support.redis import Admin, open_queue
 from support.servers import Redis
 from support.wait import eventually
 
@@ -75,3 +75,18 @@ def test_a_queue_on_redis_is_reached_by_the_authority_of_its_secret(
     client.close()
     assert place.there("taskqueue", "hello")["status"]["broker"]["type"] == "Redis"
     assert PASSWORD not in operator.text()
+
+
+def test_a_server_that_would_throw_tasks_away_is_said_until_it_is_set_right(place: Place) -> None:
+    server = Redis("--maxmemory", "20mb", "--maxmemory-policy", "allkeys-lru")
+    try:
+        place.secret("redis", uri=server.url)
+        broker = {"type": "Redis", "connection": {"secretRef": {"name": "redis"}}}
+        place.apply(a_task_queue("hello", broker=broker))
+        message, _ = place.becomes("taskqueue", "hello", "Ready", "False/UnsafeServer", SOON)
+        assert "maxmemory-policy noeviction" in message
+        assert Admin(server.port)("DBSIZE") == 0, "nothing was entrusted to it"
+        Admin(server.port)("CONFIG", "SET", "maxmemory-policy", "noeviction")
+        place.becomes("taskqueue", "hello", "BrokerConnected", "True/Connected", 60)
+    finally:
+        server.close()

@@ -39,7 +39,7 @@ def user() -> Iterator[str]:
     """A user with a difficult password and no rights."""
     name = f"user_{os.getpid()}"
     with psycopg.connect(database_url(), autocommit=True) as admin:
-        admin.execute(f"CREATE USER {name} PASSWORD 'p@ss:w/o#rd %41?&='")
+        admin.execute(f"CREATE USER {name} PASSWORD 'p@ss:w/o#rd %41?&=+é'")
         yield name
         admin.execute(f"DROP OWNED BY {name} CASCADE")
         admin.execute(f"DROP USER {name}")
@@ -62,7 +62,7 @@ def test_a_wrong_password_is_refused_at_once_and_not_repeated(queue: str) -> Non
 
 
 def test_a_password_may_have_any_character(queue: str, user: str) -> None:
-    client = open_queue(queue, _as(user, "p%40ss%3Aw%2Fo%23rd%20%2541%3F%26%3D"))
+    client = open_queue(queue, _as(user, "p%40ss%3Aw%2Fo%23rd%20%2541%3F%26%3D%2B%C3%A9"))
     with pytest.raises(PermissionMissing):  # it got in
         client.setup()
     client.close()
@@ -76,7 +76,7 @@ def test_an_unknown_database_is_named(queue: str) -> None:
 
 
 def test_missing_rights_name_the_grant(broker: PostgresBroker, queue: str, user: str) -> None:
-    url = _as(user, "p%40ss%3Aw%2Fo%23rd%20%2541%3F%26%3D")
+    url = _as(user, "p%40ss%3Aw%2Fo%23rd%20%2541%3F%26%3D%2B%C3%A9")
     stranger, guest = open_queue("elsewhere", url), open_queue(queue, url)
     with pytest.raises(PermissionMissing, match="GRANT CREATE ON DATABASE"):
         stranger.setup()
@@ -122,7 +122,7 @@ def _use(client: PostgresBroker) -> None:
 def test_a_read_only_server_is_unsafe(queue: str, user: str) -> None:
     with psycopg.connect(database_url(), autocommit=True) as admin:
         admin.execute(f"ALTER USER {user} SET default_transaction_read_only = on")
-    client = open_queue(queue, _as(user, "p%40ss%3Aw%2Fo%23rd%20%2541%3F%26%3D"))
+    client = open_queue(queue, _as(user, "p%40ss%3Aw%2Fo%23rd%20%2541%3F%26%3D%2B%C3%A9"))
     with pytest.raises(UnsafeServer, match="primary"):
         client.setup()
     client.close()

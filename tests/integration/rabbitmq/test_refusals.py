@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import monotonic
+from urllib.parse import quote
 
 import pytest
 
@@ -98,6 +99,26 @@ def test_a_virtual_host_that_the_user_may_not_use_is_named(queue: str, open_one:
     error = refused(open_one(queue, f"{server.url_as('stranger', 'stranger')}?brokerd=never"))
     assert isinstance(error, BrokerRefused)
     assert "set_permissions" in str(error)
+
+
+def test_names_and_passwords_may_have_any_character(
+    queue: str, serve: Serve, open_one: Open
+) -> None:
+    server = servers.rabbitmq()
+    user, password, vhost = "us@er:1/a", "p@ss:w/rd#1?x=%41&+ é", "a/b c"
+    with suppress(RuntimeError):
+        server.ctl("add_user", user, password)
+        server.ctl("add_vhost", vhost)
+    server.ctl("set_permissions", "-p", vhost, user, ".*", ".*", ".*")
+    url = f"{server.url_as(quote(user, ''), quote(password, ''), quote(vhost, ''))}?brokerd=never"
+    brokerd = serve(url)
+    broker = open_one(queue, url)
+    broker.setup()
+    broker.publish([message := a_message()])
+    assert Hand(broker).one().id == message.id
+    for text in (brokerd.said(), str(broker.server())):
+        assert "p@ss" not in text
+        assert "p%40ss" not in text
 
 
 def test_the_least_rights_are_enough(queue: str, serve: Serve, open_one: Open) -> None:

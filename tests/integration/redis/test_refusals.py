@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from time import monotonic
+from urllib.parse import quote
 
 import msgpack
 import pytest
@@ -57,6 +58,19 @@ def test_a_wrong_password_is_refused_at_once_and_not_repeated(
     with pytest.raises(AuthFailed, match="password"):
         open_one(queue, server.url).setup()
     open_one(queue, f"redis://:p%40ss%3Aw%2Fo%23rd@127.0.0.1:{server.port}/0").setup()
+
+
+def test_names_and_passwords_may_have_any_character(
+    server: Redis, admin: Admin, queue: str, open_one: Open
+) -> None:
+    user, password = "us@er:1/a", "p@ss:w/rd#1?x=%41&+ é"
+    admin("ACL", "SETUSER", user, "on", f">{password}", "~*", "+@all")
+    login = f"{quote(user, '')}:{quote(password, '')}"
+    broker = open_one(queue, f"redis://{login}@127.0.0.1:{server.port}/0")
+    broker.setup()
+    broker.publish([message := a_message()])
+    assert Hand(broker).one().id == message.id
+    assert "p@ss" not in str(broker.server())
 
 
 def test_the_least_rights_are_enough_for_everything(
