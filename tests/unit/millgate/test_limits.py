@@ -63,13 +63,18 @@ def test_durations_are_written_short(seconds: float, text: str) -> None:
         ("100", 100),
         (100, 100),
         ("3k", 3000),
+        ("200M", 200_000_000),
+        ("0.2Gi", 214_748_364),
+        ("209715200", 200 * 2**20),
     ],
 )
 def test_amounts_of_memory_are_read(text: str | int, amount: int) -> None:
     assert parse_bytes(text) == amount
 
 
-@pytest.mark.parametrize("text", ["", "Mi", "-1Mi", "1mi", "1 Mi", "0x10", True])
+@pytest.mark.parametrize(
+    "text", ["", "Mi", "-1Mi", "1mi", "200m", "200KB", "200 MB", "1 Mi", "0x10", True]
+)
 def test_what_is_no_amount_is_refused(text: str) -> None:
     with pytest.raises(InvalidInput, match="is not an amount of memory"):
         parse_bytes(text)

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from millgate.runtime.handle import Phase
-from millgate.runtime.pool import Pool
+from millgate.runtime.pool import START_TIMEOUT, Pool
 from millgate.runtime.recycle import Because, Bounds
 from support.clock import FakeClock
 
@@ -16,6 +16,7 @@ class Scene:
 
     def __init__(self, *, room: bool) -> None:
         self.starts = 0
+        self.clock = FakeClock()
         self.asked: list[int] = []
         dispatcher: Any = SimpleNamespace(
             take_back=lambda _child: [],
@@ -24,14 +25,17 @@ class Scene:
         )
         memory: Any = SimpleNamespace(room_for_spare=lambda coming: room and not coming)
         others: dict[str, Any] = dict.fromkeys(("spawner", "reactor", "verdict", "metrics"))
-        others["journal"] = SimpleNamespace(say=lambda *_, **__: None)
+        self.said: list[str] = []
+        others["journal"] = SimpleNamespace(
+            say=lambda *_, problem="", **__: self.said.append(problem)
+        )
         self.pool = Pool(
             1,
             Bounds(),
             hello=b"",
             dispatcher=dispatcher,
             memory=memory,
-            clock=FakeClock(),
+            clock=self.clock,
             **others,
         )
         self.pool._start = self._start  # type: ignore[method-assign]
@@ -41,7 +45,15 @@ class Scene:
     def _add(self, phase: Phase) -> Any:
         key = len(self.pool.children)
         child = SimpleNamespace(
-            key=key, phase=phase, because=None, left=None, runs={}, tasks=9, size=None, born=0.0
+            key=key,
+            phase=phase,
+            because=None,
+            left=None,
+            runs={},
+            tasks=9,
+            size=None,
+            born=self.clock.monotonic(),
+            pid=1,
         )
         child.neglects = lambda _now: False
         child.ask_to_end = lambda _now: self.asked.append(key)
@@ -85,6 +97,26 @@ def test_a_child_whose_replacement_has_no_room_any_more_goes_without_it() -> Non
     scene.child.because = Because.MAX_RSS
     scene.pool.keep(1.0)
     assert (scene.child.phase, scene.starts) == (Phase.RETIRING, 0)
+
+
+def test_a_child_that_does_not_get_ready_is_ended_and_another_one_takes_its_place() -> None:
+    scene = Scene(room=True)
+    del scene.pool.children[0]
+    now = scene.clock.monotonic()
+    scene.pool.keep(now)
+    [hung] = scene.pool.children.values()
+    killed: list[Because] = []
+    hung.kill = killed.append  # type: ignore[method-assign]
+    scene.pool.keep(now + START_TIMEOUT - 1.0)
+    assert (killed, scene.said) == ([], [])
+    scene.pool.keep(now + START_TIMEOUT + 1.0)
+    assert killed == [Because.NOT_READY]
+    assert "was not ready in 120s" in scene.said[0]
+    scene.pool.children.clear()
+    assert scene.pool._next_start > now  # not without a pause
+    scene.clock.advance(60.0)
+    scene.pool.keep(scene.clock.monotonic())
+    assert scene.starts == 2
 
 
 def test_a_child_keeps_the_last_jobs_that_it_was_given_beside_a_spare() -> None:

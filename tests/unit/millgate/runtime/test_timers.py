@@ -58,6 +58,25 @@ def test_missed_slots_are_made_up_for_as_the_schedule_says() -> None:
         assert fired(broker) == count, misfire
 
 
+def test_while_an_old_and_a_new_schedule_are_there_no_slot_fires_twice_and_then_the_new_one_holds() -> (
+    None
+):
+    clock = FakeClock(MINUTE + 1)
+    broker = MemoryBroker(clock=clock)
+    old = timers(broker, clock, tick=Schedule("*/10 * * * *"))
+    new = timers(broker, clock, tick=Schedule("*/15 * * * *"))
+    slots: list[float] = []
+    for minute in range(1, 121):
+        clock.advance(60)
+        for one in (old, new) if minute <= 60 else (new,):
+            one.fire_due(clock.now())
+        if fired(broker) > len(slots):
+            slots.append(broker.schedules()["tick"])
+    assert fired(broker) == len(slots) == len(set(slots))
+    late = [slot for slot in slots if slot > MINUTE + 3600]
+    assert [slot % 900 for slot in late] == [0.0] * 4
+
+
 def test_an_app_without_schedules_needs_no_thread() -> None:
     clock = FakeClock()
     assert not timers(MemoryBroker(clock=clock), clock).know({"plain": TaskWire("plain")})
