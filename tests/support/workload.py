@@ -6,9 +6,11 @@ import asyncio
 import ctypes
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -398,14 +400,6 @@ def with_progress() -> None:
     time.sleep(0.5)
 
 
-@app.task(name="many_processes")
-def many_processes() -> int:
-    import multiprocessing
-
-    with multiprocessing.get_context("fork").Pool(2) as pool:
-        return sum(pool.map(abs, [-1, -2, -3]))
-
-
 # a topic of its own: a test of another one is not to see what the clock brings
 @app.task(name="every_minute", topic="minutes", cron="* * * * *", misfire="Once")
 def every_minute() -> str:
@@ -425,3 +419,92 @@ def scribble() -> None:
 @app.task(name="echo")
 def echo(data: str) -> int:
     return len(data)
+
+
+@app.task(name="kill_the_worker")
+def kill_the_worker(path: str) -> None:
+    """As a pod that the kernel ends as a whole: nobody is left who could report it."""
+    note(path, "start")
+    os.kill(os.getppid(), signal.SIGKILL)
+    time.sleep(60)
+
+
+class Demanding(Exception):
+    """Pickles, and cannot be made again from what was pickled."""
+
+    def __init__(self, first: str, second: str) -> None:
+        super().__init__("demanding")
+        self.first, self.second = first, second
+
+
+class Exits(Exception):
+    """Ends whoever pickles it or asks for its text."""
+
+    def __reduce__(self) -> Any:
+        os._exit(5)
+
+    def __str__(self) -> str:
+        raise SystemExit(6)
+
+
+def _held(socket_: Any) -> Exception:
+    error = RuntimeError("holds a socket")
+    error.held = socket_  # type: ignore[attr-defined]
+    return error
+
+
+def _local() -> Exception:
+    class Local(Exception):
+        pass
+
+    return Local("local")
+
+
+#: What tasks raise that cannot go from process to process, or into a store, as it is.
+ODD: dict[str, Callable[[], BaseException]] = {
+    "demanding": lambda: Demanding("a", "b"),
+    "exits": Exits,
+    "local": _local,
+    "socket": lambda: _held(socket.socket()),
+    "huge": lambda: ValueError("h" * 50 * MEGABYTE),
+    "exit": lambda: SystemExit(3),
+    "interrupt": KeyboardInterrupt,
+    "group": lambda: BaseExceptionGroup("g", [KeyboardInterrupt(), ValueError("v")]),
+    "texts": lambda: ValueError("a\x00b \ud800 \x1b[2J\r\n" + "t" * 100_000),
+}
+
+
+@app.task(name="raise_odd", retries=1, backoff={"initial": 0.01, "max": 0.01})
+def raise_odd(path: str, kind: str) -> None:
+    note(path, kind)
+    raise ODD[kind]()
+
+
+@app.task(name="churn")
+def churn(seconds: float) -> None:
+    """Processes that end as soon as they have begun, some of them as orphans."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        first = os.fork()
+        if first == 0:
+            if os.fork() == 0:
+                os._exit(0)
+            os._exit(0)
+        os.waitpid(first, 0)
+
+
+@app.task(name="spread", retries=0)
+def spread(kind: str) -> int:
+    """Work in processes as libraries start them."""
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
+
+    if kind == "manager":
+        with multiprocessing.Manager() as manager:
+            return sum(manager.list([1, 2, 3]))
+    if kind == "shell":
+        said = subprocess.run("echo 5 | tr 5 6", shell=True, check=True, capture_output=True)
+        return int(said.stdout)
+    context = multiprocessing.get_context(kind)
+    with context.Pool(2) as pool, ProcessPoolExecutor(2, mp_context=context) as executor:
+        return sum(pool.map(abs, [-1, -2])) + sum(executor.map(abs, [-3]))

@@ -42,6 +42,28 @@ def test_a_task_that_crashes_its_child_again_and_again_is_buried_as_lost(bench: 
         assert word in state.failure.message
 
 
+@every_broker
+def test_a_task_that_kills_its_worker_again_and_again_is_buried_and_holds_up_nobody(
+    bench: Any,
+) -> None:
+    bench.configure(lease=1.0, retry=RetryPolicy(losses=2))
+    poison = bench.send("kill_the_worker", str(bench.journal))
+    others = bench.send_many("work", [(str(bench.journal), 0.01)] * 10)
+    deaths = 0
+    while not bench.state(poison).state.final:  # whoever starts pods starts one again
+        process = bench.start(children=1).process
+        while process.poll() is None and not bench.state(poison).state.final:
+            time.sleep(0.05)
+        deaths += process.poll() is not None
+    assert deaths == 3  # the third loss is one too many
+    state, letter = bench.state(poison), bench.broker.dead_letter(poison)
+    assert (state.state, state.reason) == ("failed", "Lost")
+    assert (letter.attempt, letter.losses, letter.failures) == (3, 3, 0)
+    assert [line[2] for line in bench.notes("start") if line[1] == poison] == ["1", "2", "3"]
+    assert {state.state for state in bench.ends_of(others)} == {"succeeded"}
+    assert sorted(line[1] for line in bench.notes("end")) == sorted(others)
+
+
 def test_a_childs_orphans_end_with_it(bench: Any, sleepers: Any) -> None:
     bench.send("spawn_sleep", str(bench.journal), sleepers.tag, 60.0)
     worker = bench.ready(children=1)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from millgate.retry import RetryPolicy
 from support.bench import every_broker, every_broker_and_memory
 from support.local import gone
 from support.wait import eventually
@@ -39,19 +40,17 @@ def test_under_a_backlog_of_ten_thousand_nothing_new_is_claimed_after_the_signal
 
 
 @every_broker
-def test_a_task_that_does_not_finish_goes_back_uncharged(bench: Any) -> None:
-    bench.configure()
+def test_a_task_that_does_not_finish_goes_back_uncharged_however_often(bench: Any) -> None:
+    bench.configure(retry=RetryPolicy(attempts=1, losses=0))
     sent = bench.send("work", str(bench.journal), 60.0)
-    worker = bench.ready(drain_timeout="3s", children=1)
-    bench.until_noted("start")
-    assert worker.stop() == 0
-    assert bench.state(sent).state == "waiting"
-    [line] = [line for line in worker.events("task goes back") if line["id"] == sent]
-    assert line["charge"] == "nothing"
-    second = bench.ready(children=1)
-    again = bench.until_noted("start", 2)
-    assert [line[2] for line in again] == ["1", "1"]  # to the task it is no second attempt
-    second.end()
+    for deploys in range(1, 4):
+        worker = bench.ready(drain_timeout="1s", children=1)
+        bench.until_noted("start", deploys)
+        assert worker.stop() == 0
+        assert bench.state(sent).state == "waiting"
+        [line] = [line for line in worker.events("task goes back") if line["id"] == sent]
+        assert line["charge"] == "nothing"
+    assert [line[2] for line in bench.notes("start")] == ["1"] * 3  # to the task it is the first
 
 
 def test_a_long_task_is_asked_to_stop_before_it_is_stopped(bench: Any) -> None:

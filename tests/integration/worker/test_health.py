@@ -42,17 +42,19 @@ def test_the_status_shows_what_runs(bench: Any) -> None:
 
 
 @every_broker
-def test_no_page_and_no_log_line_has_the_password(bench: Any) -> None:
+def test_no_page_and_no_log_line_has_the_password_or_an_argument(bench: Any) -> None:
     parts = urlsplit(bench.url)
     place = parts.path if parts.hostname is None else f"{parts.hostname}:{parts.port}"
     worker = bench.ready(children=1)
-    bench.result(bench.send("add", 1, 1))
+    bench.result(bench.send("echo", "token=argu-MARK"))
+    bench.end_of(bench.send("add", "argu-MARK"))  # which it cannot take
     assert place in worker.status()["broker"]
     pages = [worker.get(page)[1] for page in ("/status", "/metrics", "/readyz")]
     log = worker.log_file.read_text(encoding="utf-8")
     assert place in log
     for text in (*pages, log):
         assert f":{parts.password}@" not in text
+        assert "argu-MARK" not in text
         assert parts.password in (None, parts.username) or unquote(parts.password) not in text
 
 

@@ -1,4 +1,4 @@
-"""SIGKILL at moments that nobody chose: whichever process it hits, no task is lost and none runs beside itself."""
+"""SIGKILL at moments that nobody chose: whichever process it hits, nothing is lost, or run beside itself or its key."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -22,6 +23,8 @@ from support.wait import eventually
 VICTIMS = ("guardian", "supervisor", "child")
 MOMENTS = st.tuples(*[st.floats(0.0, 0.7) for _ in VICTIMS])
 LENGTHS = (0.01, 0.05, 0.1, 0.3)
+#: Of which one at a time may run; those of other lengths have no key.
+KEYS = {0.05: "a", 0.1: "b"}
 
 
 class Fleet:
@@ -72,12 +75,15 @@ def runs(notes: Sequence[Sequence[str]]) -> list[judge.Run]:
 
 
 @every_broker
-def test_no_kill_loses_a_task_or_runs_it_beside_itself(bench: Any) -> None:
+def test_no_kill_loses_a_task_or_runs_it_beside_itself_or_another_of_its_key(bench: Any) -> None:
     bench.configure(
-        lease=1.0, retry=RetryPolicy(losses=50, backoff=Backoff(initial=0.01, max=0.01))
+        lease=1.0,
+        retry=RetryPolicy(losses=50, backoff=Backoff(initial=0.01, max=0.01)),
+        key_limit=1,
     )
     fleet = Fleet(bench)
     sent: list[str] = []
+    keyed: dict[str, str] = {}
 
     @settings(
         max_examples=7,  # times three kills
@@ -91,14 +97,19 @@ def test_no_kill_loses_a_task_or_runs_it_beside_itself(bench: Any) -> None:
     def torment(moments: tuple[float, ...]) -> None:
         for victim, moment in zip(VICTIMS, moments, strict=True):
             for length in LENGTHS:
-                sent.extend(bench.send_many("work", [(str(bench.journal), length)] * 5))
+                key = KEYS.get(length)
+                sent.extend(bench.send_many("work", [(str(bench.journal), length)] * 5, key=key))
+                keyed.update(dict.fromkeys(sent[-5:], key) if key else {})
             fleet.kill(victim, moment)
         states = bench.ends_of(sent[-len(VICTIMS) * 5 * len(LENGTHS) :], timeout=30)
         assert {state.state for state in states} == {"succeeded"}
 
     torment()
     assert len(fleet.deaths) >= 7 * len(VICTIMS)
-    verdict = judge.judge(sent, [], runs(bench.notes()), fleet.ends())
+    ran, ends = runs(bench.notes()), fleet.ends()
+    verdict = judge.judge(sent, [], ran, ends)
     assert verdict.lost == ()
     assert verdict.beside == ()
     assert verdict.unfinished >= 7  # it did hit tasks that ran
+    of_keys = [replace(run, id=keyed[run.id]) for run in ran if run.id in keyed]
+    assert judge.judge((), (), of_keys, ends).beside == ()

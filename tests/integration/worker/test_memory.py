@@ -89,6 +89,19 @@ def test_memory_of_a_tasks_processes_counts_wherever_they_hide(bench: Any, task:
     assert worker.supervisor == supervisor
 
 
+def test_the_watch_outlives_processes_that_end_under_its_eyes(bench: Any) -> None:
+    churned = bench.send_many("churn", [(2.0,)] * 4)
+    worker = bench.ready(hard_max_rss="100Mi", max_rss="80Mi")
+    assert {state.state for state in bench.ends_of(churned)} == {"succeeded"}
+    assert set(reasons(worker)) <= {"Defunct"}
+    sent = bench.send("map_shared", 400)  # nothing but the watch stops it
+    state = bench.end_of(sent)
+    assert (state.state, state.reason) == ("failed", "MemoryExceeded")
+    assert "HardMaxRSS" in reasons(worker)
+    assert worker.events("internal error") == []
+    assert {state.attempt for state in bench.broker.states(churned)} == {1}
+
+
 def test_pages_that_forks_share_are_counted_once(bench: Any) -> None:
     sent = bench.send("share", 80, 4)  # 400 MiB, were they counted for each
     worker = bench.ready(hard_max_rss="200Mi", children=1)

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgpack
 import pytest
 
+from millgate.brokers.base import State
+from millgate.brokers.served.values import Sealed
+from millgate.ids import new_id
 from millgate.message import Options
 from millgate.retry import RetryPolicy
 from support.bench import every_broker, every_broker_and_memory
 from support.wait import eventually
+from support.workload import ODD
 
 
 def test_it_runs_plain_and_async_tasks_and_keeps_their_results(bench: Any) -> None:
@@ -44,6 +50,36 @@ def test_a_failing_task_is_buried_after_its_attempts_with_its_traceback(bench: A
         "default",
         1,
     )
+
+
+@every_broker_and_memory
+def test_whatever_a_task_raises_is_its_own_failure_and_disturbs_nobody(bench: Any) -> None:
+    bench.configure()
+    odd = {kind: bench.send("raise_odd", str(bench.journal), kind) for kind in ODD}
+    others = bench.send_many("add", [(number, 1) for number in range(20)])
+    worker = bench.ready(children=2)
+    ends = dict(zip(odd, bench.ends_of(list(odd.values())), strict=True))
+    assert {(one.state, one.reason, one.attempt) for one in ends.values()} == {
+        ("failed", "Failed", 2)
+    }
+    assert {len(bench.notes(kind)) for kind in odd} == {2}
+    names = {kind: one.failure.error.rpartition(".")[2] for kind, one in ends.items()}
+    assert names == {
+        "demanding": "Demanding",
+        "exits": "Exits",
+        "local": "Local",
+        "socket": "RuntimeError",
+        "huge": "ValueError",
+        "exit": "SystemExit",
+        "interrupt": "KeyboardInterrupt",
+        "group": "BaseExceptionGroup",
+        "texts": "ValueError",
+    }
+    letters = [bench.broker.dead_letter(sent) for sent in odd.values()]
+    assert all(letter.failure.message for letter in letters if letter.id != odd["interrupt"])
+    assert max(len(str(letter.failure)) for letter in letters) < 30_000
+    assert [bench.result(sent) for sent in others] == [number + 1 for number in range(20)]
+    assert worker.events("child ended") == []
 
 
 def test_a_task_can_ask_for_another_attempt_and_can_refuse(bench: Any) -> None:
@@ -114,6 +150,40 @@ def test_what_nobody_can_read_is_buried_whole_and_at_once(bench: Any, body: byte
     assert worker.events("child ended") == []
 
 
+#: Records that no Millgate wrote, or one to come.
+FOREIGN = {
+    "empty": b"",
+    "noise": b"\xff\x00junk\x93",
+    "text": b"hello",
+    "another list": msgpack.packb(["not", "ours"]),
+    "no task": msgpack.packb([1, None, b"[[],{}]", None, None, False, None, None]),
+    "a later format": msgpack.packb([99, "add", b"[[1,2],{}]", None, None, False, None, None]),
+    "wrong headers": msgpack.packb([1, "add", b"[[1,2],{}]", None, [[{}]], False, None, None]),
+    "no utf-8": b"\x98\x01\xa3a\xffd\xc4\x00\xc0\xc0\xc2\xc0\xc0",
+}
+
+
+@every_broker_and_memory
+def test_what_is_no_message_of_ours_is_buried_whole_and_holds_up_nobody(bench: Any) -> None:
+    sent = {}
+    for what, record in FOREIGN.items():
+        message = Sealed(id=new_id(1.0e9), topic="default", task="", body=record)
+        sent[what] = message.id
+        bench.broker.publish([message])
+    good = bench.send("add", 1, 1)
+    assert len(bench.broker.peek("default", State.WAITING)) == len(FOREIGN) + 1
+    worker = bench.ready(children=1)
+    assert bench.result(good) == 2
+    ends = bench.ends_of(list(sent.values()))
+    assert {(end.state, end.reason, end.attempt) for end in ends} == {("failed", "Undecodable", 1)}
+    letters = {what: bench.broker.dead_letter(one) for what, one in sent.items()}
+    assert {what: (letter.message, letter.raw) for what, letter in letters.items()} == {
+        what: (None, record) for what, record in FOREIGN.items()
+    }
+    assert worker.events("child ended") == []
+    assert worker.get("/livez")[0] == 200
+
+
 @every_broker_and_memory
 def test_a_result_of_twelve_megabytes_arrives_and_one_of_twenty_is_refused(bench: Any) -> None:
     fits, too_big = bench.send("big", 12 * 2**20), bench.send("big", 20 * 2**20)
@@ -164,6 +234,20 @@ def test_a_lock_lets_one_run_in_at_a_time_and_outlives_its_ttl_while_it_is_held(
     assert bench.broker.locks() == []
 
 
+@every_broker
+def test_a_lock_ends_soon_after_the_worker_that_was_killed_with_it(bench: Any) -> None:
+    bench.configure(lease=1.0)
+    sent = bench.send_many("with_lock", [(str(bench.journal), 1.0)] * 2)
+    worker = bench.ready(children=1)
+    bench.until_noted("in")
+    worker.end()
+    bench.ready()
+    fences = {bench.result(one, 30) for one in sent}
+    assert len(fences) == 2
+    assert [line[0] for line in bench.notes()] == ["in", "in", "out", "in", "out"]
+    assert bench.broker.locks() == []
+
+
 @every_broker_and_memory
 def test_a_lock_goes_back_with_the_child_that_held_it(bench: Any) -> None:
     sent = bench.send("die_with_lock")
@@ -172,8 +256,9 @@ def test_a_lock_goes_back_with_the_child_that_held_it(bench: Any) -> None:
     assert bench.broker.locks() == []
 
 
-def test_a_task_may_start_processes_of_its_own(bench: Any) -> None:
-    sent = bench.send("many_processes")
+@pytest.mark.parametrize("kind", ["fork", "forkserver", "spawn", "manager", "shell"])
+def test_a_task_may_start_processes_of_its_own(bench: Any, kind: str) -> None:
+    sent = bench.send("spread", kind)
     bench.ready()
     assert bench.result(sent) == 6
 
@@ -185,6 +270,27 @@ def test_burst_ends_when_nothing_is_left_retries_included(bench: Any) -> None:
     assert [bench.state(sent).state for sent in ids] == ["succeeded", "succeeded"]
 
 
+@every_broker
+def test_delayed_tasks_start_once_and_in_time_whoever_comes_and_goes(bench: Any) -> None:
+    bench.configure(lease=1.0)  # shorter than any of the delays
+    delays = [1.5 + number % 8 / 2 for number in range(40)]
+    before = time.time()
+    sent = {
+        bench.send("work", str(bench.journal), 0.0, delay=delay): before + delay for delay in delays
+    }
+    first = bench.ready(children=1)
+    bench.ready(children=1)
+    bench.until_noted("end", 5)
+    first.end()
+    bench.ready(children=1)
+    states = bench.ends_of(list(sent))
+    assert {state.state for state in states} == {"succeeded"}
+    starts = {line[1]: float(line[4]) for line in bench.notes("start")}
+    assert starts.keys() == sent.keys()
+    assert all(starts[one] > due - 0.05 for one, due in sent.items())
+    assert sum(state.attempt > 1 for state in states) <= 1  # what the killed worker ran
+
+
 def test_many_tasks_run_once_each(bench: Any) -> None:
     ids = bench.send_many("add", [(number, 0) for number in range(1000)])
     worker = bench.start(burst=True)
@@ -194,7 +300,9 @@ def test_many_tasks_run_once_each(bench: Any) -> None:
     assert {state.attempt for state in states} == {1}
 
 
+@every_broker
 def test_a_long_task_does_not_hold_what_was_buffered_behind_it(bench: Any) -> None:
+    bench.configure(lease=2.0)  # shorter than what is waited for: waiting costs no attempt
     warm = bench.send_many("work", [(str(bench.journal), 0)] * 40)
     worker = bench.ready(children=1)
     for sent in warm:
@@ -208,5 +316,6 @@ def test_a_long_task_does_not_hold_what_was_buffered_behind_it(bench: Any) -> No
     assert {bench.state(sent).state for sent in quick} == {"succeeded"}
     starts = [line[1] for line in bench.notes("start")]
     assert len(starts) == len(set(starts))
+    assert {bench.state(sent).attempt for sent in (*quick, slow) if bench.result(sent)} == {1}
     assert worker.process.poll() is None
     assert second.process.poll() is None
