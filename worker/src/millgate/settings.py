@@ -22,6 +22,8 @@ _PATTERN: Final = re.compile(r"[A-Za-z0-9._:*?\[\]!-]+\Z")
 #: Most processes of one worker that run tasks, and tasks that each runs at once.
 MAX_CHILDREN: Final = 256
 MAX_SLOTS: Final = 1_000
+#: Bytes; whoever writes less has left out the unit.
+_LEAST: Final = 2**20
 _APP: Final = re.compile(r"[\w.]+:[\w.]+\Z")
 
 
@@ -167,7 +169,10 @@ def _int(text: str) -> int:
 def _ceiling(text: str) -> Ceiling:
     if text.endswith("%"):
         return Ceiling.parse(text)
-    return Ceiling(amount=parse_bytes(text))
+    amount = parse_bytes(text)
+    if amount < _LEAST:
+        raise InvalidInput(f"{text!r} is less than any process has; write the unit, such as 400Mi")
+    return Ceiling(amount=amount)
 
 
 _READERS: Final[dict[str, Any]] = {
