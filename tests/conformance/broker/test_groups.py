@@ -80,7 +80,9 @@ def test_a_failed_member_buries_the_callback_that_needs_all(broker: Broker, hand
     assert letter is not None
     assert letter.reason == Reason.MEMBER_FAILED
     assert letter.failure is not None
-    assert bad.id in letter.failure.message
+    assert letter.failure.message == (
+        f"members of group {members[0].group!r} did not succeed: {bad.id}"
+    )
     assert letter.message is not None
     assert letter.message.gather == tuple(ids(members))
     assert state(broker, callback) is State.FAILED

@@ -221,6 +221,15 @@ def test_whatever_is_raised_is_an_outcome(
     assert (outcome.failure.error, outcome.reason) == (name, reason)
 
 
+def test_a_soft_timeout_without_words_says_what_it_is(app: App) -> None:
+    outcome = work(app, raising(SoftTimeout()))
+    assert isinstance(outcome, Raised)
+    assert outcome.failure.message == "it ran past its soft timeout"
+    outcome = work(app, raising(SoftTimeout("at row 7")))
+    assert isinstance(outcome, Raised)
+    assert outcome.failure.message == "at row 7"
+
+
 def test_an_exception_that_cannot_even_be_described_is_an_outcome(app: App) -> None:
     outcome = work(app, raising(Unruly()))
     assert isinstance(outcome, Raised)

@@ -64,6 +64,17 @@ def test_a_failure_is_raised_with_what_is_known_of_it(
     assert "in work" in failed.value.failure.traceback
 
 
+def test_a_failure_without_words_ends_with_its_name(bench: testing.Bench, app: App) -> None:
+    @app.task(name="silent", retries=0)
+    def silent() -> None:
+        raise ValueError
+
+    result = silent.send()
+    bench.drain()
+    with pytest.raises(TaskFailed, match=r"ended as Failed: ValueError$"):
+        result.result()
+
+
 def test_a_cancelled_task_is_raised_as_such(bench: testing.Bench, work: Task[..., Any]) -> None:
     result = work.send()
     assert str(result.cancel()) == "removed"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -33,6 +34,13 @@ def message(task: Task[..., Any], *args: Any, **kwargs: Any) -> Message:
 
 
 # --- calling -------------------------------------------------------------------------------------
+
+
+def test_what_a_task_does_not_have_is_told_with_what_it_has(app: App) -> None:
+    task = app.task(name="t")(lambda: None)
+    with pytest.raises(AttributeError, match="a task has no delay; send it with send, "):
+        task.delay()  # type: ignore[attr-defined]
+    assert copy.copy(task).name == "t"
 
 
 def test_a_task_is_still_a_function(add: Task[..., Any]) -> None:

@@ -313,7 +313,7 @@ def _outcome_of(error: BaseException, surroundings: Surroundings) -> Outcome:
     if isinstance(error, Reject):
         return Rejected(failure)
     if isinstance(error, SoftTimeout):
-        return Raised(failure, Reason.TIMED_OUT)
+        return Raised(_said(failure, "it ran past its soft timeout"), Reason.TIMED_OUT)
     if isinstance(error, MemoryError):
         return Raised(failure, Reason.MEMORY_EXCEEDED)
     if isinstance(error, _WrongArguments):
@@ -333,6 +333,11 @@ def _outcome_of_async(error: BaseException, surroundings: Surroundings) -> Outco
         if task is not None and task.cancelling():
             return Interrupted()
     return _outcome_of(error, surroundings)
+
+
+def _said(failure: Failure, text: str) -> Failure:
+    """The failure with `text`, if it has no words of its own."""
+    return failure if failure.message else Failure(failure.error, text, failure.traceback)
 
 
 def _retry(error: Retry, failure: Failure) -> Outcome:

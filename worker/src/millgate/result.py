@@ -122,8 +122,9 @@ def value_of(state: TaskState) -> Any:
         raise TaskCancelled(f"{state.id} was cancelled")
     if state.state == "failed":
         failure, why = state.failure, state.reason or "Failed"
-        text = f": {failure.error}: {failure.message}" if failure is not None else ""
-        raise TaskFailed(f"{state.id} ended as {why}{text}", failure, why)
+        parts = () if failure is None else (failure.error, failure.message)
+        said = ": ".join((f"{state.id} ended as {why}", *filter(None, parts)))
+        raise TaskFailed(said, failure, why)
     if state.result is None:
         raise ResultMissing(f"{state.id}: it succeeded, but its result is not kept (result_ttl)")
     return codec.decode(state.result)

@@ -119,6 +119,13 @@ class Task(Generic[P, R]):
         await scope.close_async()
         return value
 
+    if not TYPE_CHECKING:  # for a type checker there is nothing else
+
+        def __getattr__(self, name: str) -> Any:
+            raise AttributeError(
+                f"a task has no {name}; send it with send, send_async, send_in, send_at, send_many or options(…).send"
+            )
+
     # --- sending ---------------------------------------------------------------------------------
 
     def send(self, *args: P.args, **kwargs: P.kwargs) -> Result:

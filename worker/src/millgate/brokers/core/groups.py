@@ -151,7 +151,7 @@ def _close_if_complete(store: Store, now: float, gathering: Gathering) -> None:
     row = publish.unplaced(store, callback)
     failed = [member for member in gathering.members if member in gathering.failed]
     more = f" and {len(failed) - _NAMED} more" if len(failed) > _NAMED else ""
-    said = f"of group {gathering.id!r} did not succeed: {', '.join(failed[:_NAMED])}{more}"
+    said = f"members of group {gathering.id!r} did not succeed: {', '.join(failed[:_NAMED])}{more}"
     row.failure = Failure("millgate.errors.TaskFailed", said)
     finish.bury(store, now, row, Reason.MEMBER_FAILED)
     if callback.id not in store.dead:

@@ -89,7 +89,7 @@ BEGIN
       (g.callback).ttl, (g.callback).grp, (g.callback).record) RETURNING seq INTO v_seq;
   UPDATE grp SET buried = true WHERE id = p_group;
   INSERT INTO delta (topic, enq) VALUES (v_topic, 1);
-  v_said := format('of group %L did not succeed: %s%s', p_group, array_to_string(v_failed[1:20], ', '),
+  v_said := format('members of group %L did not succeed: %s%s', p_group, array_to_string(v_failed[1:20], ', '),
     CASE WHEN cardinality(v_failed) > 20 THEN format(' and %s more', cardinality(v_failed) - 20) ELSE '' END);
   PERFORM finish_1(ARRAY[ROW (v_seq, v_topic, NULL, 0, 0, 0, 0, failure_1('millgate.errors.TaskFailed', v_said), NULL,
     'MemberFailed', '', NULL)::over], 2::smallint, p_now);

@@ -67,7 +67,7 @@ local function close_if_complete(gid)
   for _, member in ipairs(munpack(info[5])) do
     if #names < 20 and call('SISMEMBER', P .. 'gf:' .. gid, member) == 1 then names[#names + 1] = member end
   end
-  local said = "of group '" .. gid .. "' did not succeed: " .. table.concat(names, ', ')
+  local said = "members of group '" .. gid .. "' did not succeed: " .. table.concat(names, ', ')
   if failures > #names then said = said .. ' and ' .. (failures - #names) .. ' more' end
   local t = topic(number_of(d[2]))
   G.seq = G.seq + 1
