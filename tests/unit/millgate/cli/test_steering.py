@@ -103,6 +103,16 @@ def test_dead_letters_are_listed_newest_first_and_shown_whole(
     assert shell("dead", "show", "nobody") == 1
 
 
+def test_a_long_failure_is_cut_in_the_list_with_a_mark(
+    shell: Shell, sent: Callable[..., str]
+) -> None:
+    sent()
+    (claim,) = shell.claim()
+    shell.broker.settle([Bury(claim.ref, Reason.FAILED, Failure("KeyError", "x" * 80))])
+    shell("dead", "list")
+    assert shell.out.rstrip().endswith("KeyError: " + "x" * 49 + "…")
+
+
 def test_dead_letters_are_replayed_whole(shell: Shell, buried: Callable[..., str]) -> None:
     name = buried("mail")
     assert shell.json("dead", "replay", name, "nobody") == {

@@ -27,6 +27,18 @@ def test_what_is_unknown_is_a_question_mark_or_null(json_lines: bool) -> None:
         assert text.rstrip().endswith("info    child ended rss=? tasks=0")
 
 
+def test_a_traceback_stands_below_its_line_for_people() -> None:
+    reading, writing = os.pipe()
+    journal = Journal(SystemClock(), json_lines=False, level="info", descriptor=writing)
+    journal.say("error", "task buried", traceback="Traceback:\n  File x\nKeyError: 1\n", tasks=1)
+    journal.close()
+    os.close(writing)
+    with os.fdopen(reading) as lines:
+        first, *below = lines.read().splitlines()
+    assert first.endswith("error   task buried tasks=1")
+    assert below == ["  Traceback:", "    File x", "  KeyError: 1"]
+
+
 def test_lines_that_nobody_reads_are_bounded_in_bytes_and_counted() -> None:
     reading, writing = os.pipe()
     journal = Journal(SystemClock(), json_lines=True, level="info", descriptor=writing)

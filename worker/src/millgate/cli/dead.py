@@ -17,6 +17,8 @@ from millgate.errors import EXIT_FAILED, EXIT_OK, InvalidSettings
 
 #: Dead letters fetched in one call.
 _PAGE = 100
+#: Most characters of a failure in a row of the list; `dead show` has all.
+_WIDTH = 60
 
 
 def add(subparsers: Any) -> None:
@@ -137,11 +139,15 @@ def _table(letters: Sequence[DeadLetter]) -> Table:
             letter.reason,
             str(letter.attempt),
             _moment(letter.died),
-            _failure(letter)[:60],
+            _cut(_failure(letter)),
         )
         for letter in letters
     ]
     return Table(("ID", "TOPIC", "TASK", "REASON", "ATTEMPTS", "DIED", "FAILURE"), rows)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _WIDTH else text[: _WIDTH - 1] + "…"
 
 
 def _fields(letter: DeadLetter) -> list[tuple[str, str]]:

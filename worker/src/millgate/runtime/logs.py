@@ -71,8 +71,10 @@ class Journal:
             record = {"time": moment.isoformat(timespec="milliseconds"), "level": level}
             text = json.dumps(record | {"event": event} | fields, default=str, ensure_ascii=False)
         else:
+            below = fields.pop("traceback", None) or ""
             words = " ".join(f"{key}={_word(value)}" for key, value in fields.items())
             text = f"{moment:%H:%M:%S}.{moment.microsecond // 1000:03} {level:<7} {event} {words}".rstrip()
+            text = "\n  ".join((text, *below.splitlines()))
         return text.encode("utf-8", "replace") + b"\n"
 
     def _write(self) -> None:
