@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from millgate.brokers.base import DeadLetter
-from millgate.cli.output import Table, age, count
+from millgate.cli.output import Table, age, count, cut
 from millgate.errors import BrokerError
 from millgate.limits import format_bytes
 from millgate.stats import TopicStats
@@ -76,7 +76,7 @@ def letters_table(letters: Sequence[DeadLetter]) -> Table:
 def _what(letter: DeadLetter) -> str:
     if letter.failure is None:
         return "-"
-    return f"{letter.failure.error}: {letter.failure.message}".strip(": ")[:80]
+    return cut(f"{letter.failure.error}: {letter.failure.message}".strip(": "), 80)
 
 
 def _progress(lane: Lane, bars: bool) -> Iterator[str]:

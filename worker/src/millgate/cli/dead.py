@@ -10,7 +10,7 @@ from typing import Any
 from millgate.brokers.base import Broker, DeadLetter
 from millgate.cli.connection import add_broker, connected, number
 from millgate.cli.harmless import lines
-from millgate.cli.output import Table, add_format, brief, emit, payload
+from millgate.cli.output import Table, add_format, brief, cut, emit, payload
 from millgate.cli.purge import add_yes, agreed
 from millgate.cli.topics import remark_unknown, topic_name
 from millgate.errors import EXIT_FAILED, EXIT_OK, InvalidSettings
@@ -139,15 +139,11 @@ def _table(letters: Sequence[DeadLetter]) -> Table:
             letter.reason,
             str(letter.attempt),
             _moment(letter.died),
-            _cut(_failure(letter)),
+            cut(_failure(letter), _WIDTH),
         )
         for letter in letters
     ]
     return Table(("ID", "TOPIC", "TASK", "REASON", "ATTEMPTS", "DIED", "FAILURE"), rows)
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _WIDTH else text[: _WIDTH - 1] + "…"
 
 
 def _fields(letter: DeadLetter) -> list[tuple[str, str]]:

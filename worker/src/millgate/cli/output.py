@@ -151,7 +151,11 @@ def brief(data: bytes | None, width: int = 40) -> str:
     """A payload on one line, cut at `width`."""
     if data is None:
         return "-"
-    text = json.dumps(payload(data), ensure_ascii=False)
+    return cut(json.dumps(payload(data), ensure_ascii=False), width)
+
+
+def cut(text: str, width: int) -> str:
+    """A text of at most `width` characters, with a mark where the rest is missing."""
     return text if len(text) <= width else text[: width - 1] + "…"
 
 
