@@ -73,7 +73,7 @@ def a_plain_function(context: Any) -> None: ...
     [
         (lambda app: app.task("video"), r"@app\.task\('video'\): settings are given by name"),
         (lambda app: app.task(topic="no spaces")(a_plain_function), "topic 'no spaces'"),
-        (lambda app: app.task(cron="@daily")(a_plain_function), "give context a default"),
+        (lambda app: app.task(cron="@daily")(a_plain_function), "give 'context' a default"),
         (lambda app: app.middleware(a_plain_function), "is no middleware"),
         (lambda app: app.middleware(5), "5 is no middleware"),
         (lambda app: app.override(a_plain_function, 6), "lambda: 6"),

@@ -113,7 +113,7 @@ class App:
         )
         if spec.schedule is not None and (names := required(function)):
             raise InvalidInput(
-                f"{spec.name}: a schedule calls it without arguments; give {', '.join(names)} a default"
+                f"{spec.name}: a schedule calls it without arguments; give {', '.join(map(repr, names))} a default"
             )
         known = self._tasks.get(spec.name)
         if known is not None and not _same(known.spec.function, function):

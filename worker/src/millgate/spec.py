@@ -15,6 +15,7 @@ from millgate.message import (
     DEFAULT_PRIORITY,
     DEFAULT_TOPIC,
     LONGEST,
+    PRIORITIES,
     TOPIC_NAME,
     Message,
     Options,
@@ -171,6 +172,13 @@ class TaskSpec(TaskWire):
             raise InvalidInput(
                 f"task name {self.name!r}: use 1 to 100 letters, digits, '.', '_', ':' or '-'; give name=…"
             )
+        if self.priority not in PRIORITIES:
+            raise InvalidInput(f"priority={self.priority!r}: use 0 to 9; 9 runs first")
+        for name, value in (("key", self.key), ("unique", self.unique)):
+            if not (value is None or isinstance(value, bool | str) or callable(value)):
+                raise InvalidInput(
+                    f"{name}={value!r}: give a text like '{{customer}}', or a function of the arguments"
+                )
         if self.schedule is not None:
             self.schedule.check()
         if self.soft_timeout is not None and self.hard_timeout is not None:

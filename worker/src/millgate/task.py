@@ -296,6 +296,10 @@ class Task(Generic[P, R]):
         except MillgateError:
             raise
         except Exception as error:
+            if isinstance(rule, str) and isinstance(error, KeyError):
+                raise InvalidInput(
+                    f"{self.spec.name}: {what} {rule!r} names {error.args[0]!r}, which is not among the arguments"
+                ) from None
             raise InvalidInput(f"{self.spec.name}: {what} cannot be computed: {error!r}") from error
         if text is None or (
             isinstance(text, str) and 0 < len(text.encode(errors="replace")) <= MAX_KEY
