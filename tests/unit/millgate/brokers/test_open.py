@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from millgate.brokers import open_broker, redact
@@ -29,3 +32,24 @@ def test_an_unknown_scheme_names_those_that_can_be_used() -> None:
     with pytest.raises(InvalidSettings, match="local://, postgres://") as refused:
         open_broker("https://h")
     assert "memory://" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("driver", "command", "extra"),
+    [
+        ("psycopg", "status --broker postgresql://h/d", "postgres"),
+        ("hiredis", "status --broker redis://h", "redis"),
+        ("pika", "status --broker amqp://h", "rabbitmq"),
+        ("pika", "brokerd --broker amqps://h", "rabbitmq"),
+    ],
+)
+def test_a_driver_that_is_missing_is_told_with_what_installs_it(
+    driver: str, command: str, extra: str
+) -> None:
+    program = f"import sys; sys.modules[{driver!r}] = None; from millgate.cli import main; sys.exit(main())"
+    words = [sys.executable, "-c", program, *command.split()]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    [line] = done.stderr.splitlines()
+    assert line.startswith("millgate: error: ")
+    assert line.endswith(f":// needs a driver: pip install 'millgate[{extra}]'")

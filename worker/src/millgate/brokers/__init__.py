@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
@@ -12,7 +13,7 @@ from millgate.brokers.base import DEADLINE
 from millgate.errors import InvalidSettings
 
 if TYPE_CHECKING:
-    from collections.abc import MutableMapping
+    from collections.abc import Iterator, MutableMapping
 
     from millgate.brokers.base import Broker
 
@@ -61,24 +62,30 @@ def open_broker(
             f"{name}://" for name, (module, _) in SCHEMES.items() if find_spec(module)
         )
         raise InvalidSettings(f"broker URL {redact(url)!r}: unknown scheme; use one of {known}")
-    name, extra = SCHEMES[scheme]
+    with driver_of(scheme):
+        module = import_module(SCHEMES[scheme][0])
+        open_shared = getattr(module, "open_shared", None)
+        broker: Broker = (
+            module.open(url, queue, deadline)
+            if shared is None or open_shared is None
+            else open_shared(url, queue, deadline, shared)
+        )
+    return broker
+
+
+@contextmanager
+def driver_of(scheme: str) -> Iterator[None]:
+    """Around what imports the driver of a scheme. Raises InvalidSettings, saying what to install."""
     try:
-        module = import_module(name)
+        yield
     except ModuleNotFoundError as error:
         if error.name and error.name.startswith("millgate."):
             raise InvalidSettings(
                 f"{scheme}:// is not available in this version of Millgate"
             ) from error
         raise InvalidSettings(
-            f"{scheme}:// needs a driver: pip install 'millgate[{extra}]'"
+            f"{scheme}:// needs a driver: pip install 'millgate[{SCHEMES[scheme][1]}]'"
         ) from error
-    open_shared = getattr(module, "open_shared", None)
-    broker: Broker = (
-        module.open(url, queue, deadline)
-        if shared is None or open_shared is None
-        else open_shared(url, queue, deadline, shared)
-    )
-    return broker
 
 
 def queue_name(text: str) -> str:

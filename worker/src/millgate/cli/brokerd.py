@@ -92,10 +92,12 @@ def _serve_local(args: argparse.Namespace, url: str) -> None:
 
 
 def _serve_rabbitmq(args: argparse.Namespace) -> None:
-    from millgate.brokers import queue_name
-    from millgate.brokers.rabbitmq.brokerd import serve
-    from millgate.brokers.rabbitmq.role import Brokerd
-    from millgate.brokers.rabbitmq.url import parse
+    from millgate.brokers import driver_of, queue_name
+
+    with driver_of("amqp"):
+        from millgate.brokers.rabbitmq.brokerd import serve
+        from millgate.brokers.rabbitmq.role import Brokerd
+        from millgate.brokers.rabbitmq.url import parse
     from millgate.cli.post import Post
 
     console = args.console
