@@ -115,16 +115,29 @@ BEGIN
                   CASE WHEN p_levels IS NULL AND b.boost > 0 AND b.own < b.top
                     THEN least(b.top, b.own + floor(date_part('epoch', v_now - b.oldest) / b.boost)::int) ELSE b.own END AS level
                 FROM (
-                  SELECT h.*, min(h.since) OVER (PARTITION BY h.id) AS oldest, max(h.own) OVER () AS top
+                  SELECT a.*, min(a.since) OVER (PARTITION BY a.id) AS oldest
                     FROM (
-                      SELECT x.id, x.weight, x.boost, x.counted, x.lim, x.reserve, x.rate, x.burst, x.lease, l.lane, r.seq AS hint, r.since,
-                          CASE WHEN p_levels IS NULL THEN x.level ELSE p_levels[array_position(p_topics, x.id)] END AS own
-                        FROM topic x CROSS JOIN LATERAL unnest(x.prios) p(prio)
-                          CROSS JOIN LATERAL (SELECT (x.id << 4) | (9 - p.prio) AS lane,
-                            coalesce(p_hints[array_position(p_hint_lanes, (x.id << 4) | (9 - p.prio))], 0) AS hint) l
-                          CROSS JOIN LATERAL (SELECT r.since, r.seq FROM ready r WHERE r.lane = l.lane AND r.seq >= l.hint
-                            ORDER BY r.lane, r.seq LIMIT 1) r  -- dead entries are passed here, and not again below
-                       WHERE NOT x.paused AND NOT x.held AND x.shut = 0 AND (p_topics IS NULL OR x.id = ANY (p_topics))) h) b) d) e;
+                      -- what came back from workers lies before what has waited longer
+                      SELECT g.*, CASE WHEN p_levels IS NULL AND g.boost > 0 AND g.own < g.top THEN (SELECT min(y.since) FROM (
+                          SELECT r.since FROM ready r WHERE r.lane = g.lane AND r.seq >= g.hint ORDER BY r.lane, r.seq LIMIT 100) y) END AS since
+                        FROM (
+                          SELECT h.*, max(h.own) FILTER (WHERE h.open) OVER () AS top
+                            FROM (
+                              SELECT x.id, x.weight, x.boost, x.counted, x.lim, x.reserve, x.rate, x.burst, x.lease, l.lane, r.seq AS hint,
+                                  CASE WHEN p_levels IS NULL THEN x.level ELSE p_levels[array_position(p_topics, x.id)] END AS own,
+                                  -- whether its own limits let one start: others are raised to where somebody is served
+                                  CASE WHEN x.lim IS NULL AND x.rate IS NULL THEN true ELSE (SELECT
+                                      (z.inflight + coalesce((SELECT sum(b) FROM unnest(v_net_topics, v_net) n(t, b) WHERE n.t = x.id), 0)
+                                        < x.lim) IS NOT FALSE
+                                      AND (z.tokens + x.rate * greatest(0, date_part('epoch', v_began - z.at)) < 1 - 1e-9) IS NOT TRUE
+                                    FROM slot z WHERE z.topic = x.id) END AS open
+                                FROM topic x CROSS JOIN LATERAL unnest(x.prios) p(prio)
+                                  CROSS JOIN LATERAL (SELECT (x.id << 4) | (9 - p.prio) AS lane,
+                                    coalesce(p_hints[array_position(p_hint_lanes, (x.id << 4) | (9 - p.prio))], 0) AS hint) l
+                                  CROSS JOIN LATERAL (SELECT r.seq FROM ready r WHERE r.lane = l.lane AND r.seq >= l.hint
+                                    ORDER BY r.lane, r.seq LIMIT 1) r  -- dead entries are passed here, and not again below
+                               WHERE NOT x.paused AND NOT x.held AND x.shut = 0
+                                 AND (p_topics IS NULL OR x.id = ANY (p_topics))) h) g) a) b) d) e;
       v_cost := greatest(v_cost, date_part('epoch', clock_timestamp() - v_began)::float8);
       v_lanes := coalesce(cardinality(cs), 0);
       v_pass := NULL; v_open := NULL;

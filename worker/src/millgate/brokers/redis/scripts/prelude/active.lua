@@ -1,17 +1,21 @@
 -- The index of topics that may be claimed from: `active` has them by level and pass, `age` by when they are raised.
 
--- When the longest waiting row of a lane entered it; nil: the lane is empty.
+-- When the longest waiting row of a lane entered it; nil: the lane is empty. Rows that came back from workers stand before
+-- those that have waited longer: up to 100 of each priority are passed over.
 --@seldom
 local function oldest(t)
-  local back = call('ZRANGE', P .. 'b:' .. t.n, 0, 0, 'WITHSCORES')
-  local best, from = tonumber(back[2]), '-inf'
+  local key, from = P .. 'b:' .. t.n, '-inf'
+  local back = call('ZRANGE', key, 0, 0, 'WITHSCORES')
+  local best, most = tonumber(back[2]), back[1] and min(call('ZCARD', key) + 1, 100) or 1
   for _ = 1, 10 do
-    local page = call('ZRANGEBYSCORE', t.q, from, '+inf', 'WITHSCORES', 'LIMIT', 0, back[1] and 8 or 1)
+    local page, ids = call('ZRANGEBYSCORE', t.q, from, '+inf', 'WITHSCORES', 'LIMIT', 0, most), {}
     if not page[1] then break end
-    for k = 1, #page, 2 do
-      if not back[1] or not call('ZSCORE', P .. 'b:' .. t.n, page[k]) then
-        local rec = call('HGET', P .. 'm', page[k])
-        local row = rec and read(page[k], rec)
+    for k = 1, #page, 2 do ids[#ids + 1] = page[k] end
+    local came = back[1] and call('ZMSCORE', key, unpack(ids)) or {}
+    for k, id in ipairs(ids) do
+      if not came[k] then
+        local rec = call('HGET', P .. 'm', id)
+        local row = rec and read(id, rec)
         if row and (not best or row.enqueued < best) then best = row.enqueued end
         break
       end
