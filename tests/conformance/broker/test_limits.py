@@ -276,3 +276,18 @@ def test_what_comes_back_lets_a_higher_priority_of_its_key_go_first(
     broker.publish([a_message(id="high", key="k", priority=8)])
     hand.fail(low)
     assert [claim.id for claim in hand.claim(2)] == ["high"]
+
+
+def test_what_a_key_held_back_is_as_old_as_its_slot_is_free(
+    broker: Broker, hand: Hand, pass_time: PassTime
+) -> None:
+    broker.configure([a_topic(key_limit=1)])
+    broker.publish([a_message(key="k")])
+    first = hand.one()
+    broker.publish([a_message(key="k", priority=8)])
+    pass_time(1.0)
+    hand.fail(first)
+    oldest = broker.stats().topics["default"].oldest
+    assert oldest is not None
+    assert oldest < 0.8
+    assert hand.one().age < 0.9

@@ -21,7 +21,8 @@ BEGIN
       EXIT WHEN NOT FOUND OR (v_worst.lane & 15, v_worst.seq) < (v_best.rank::int, v_best.seq);
       DELETE FROM ready WHERE lane = v_worst.lane AND seq = v_worst.seq;
       DELETE FROM parked WHERE topic = v_key.topic AND adm = v_key.adm AND rank = v_best.rank AND seq = v_best.seq;
-      INSERT INTO ready VALUES ((v_key.topic << 4) | v_best.rank, v_best.seq, v_best.since, v_best.failures, v_best.losses,
+      -- since the slot is free: it is better than one that stood there, so it came later, or that one comes from a worker
+      INSERT INTO ready VALUES ((v_key.topic << 4) | v_best.rank, v_best.seq, greatest(v_best.since, v_worst.since), v_best.failures, v_best.losses,
         v_best.interruptions, v_key.adm, v_best.failure, v_best.progress);
       INSERT INTO parked VALUES (v_key.topic, v_key.adm, v_worst.lane & 15, v_worst.seq, v_worst.since, v_worst.failures,
         v_worst.losses, v_worst.interruptions, v_worst.failure, v_worst.progress);
