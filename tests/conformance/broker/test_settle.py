@@ -8,6 +8,7 @@ import pytest
 
 from millgate.brokers.base import MAX_BATCH, Broker, State
 from millgate.errors import InvalidInput, InvalidMessage
+from millgate.fleet import Beat
 from millgate.outcome import Failure, Reason
 from millgate.queues import QueuePolicy, Undeclared
 from millgate.settlement import Ack, Bury, Charge, Drop, Later
@@ -180,6 +181,20 @@ def test_a_fenced_and_an_unregistered_worker_still_settle(broker: Broker, hand: 
 
 
 def test_a_cancelled_run_is_not_tried_again(broker: Broker, hand: Hand) -> None:
+def test_an_older_claim_of_the_same_message_takes_nothing_from_the_newer(
+    broker: Broker, hand: Hand
+) -> None:
+    broker.publish([a_message()])
+    older = hand.one()
+    broker.requeue([older.id])
+    newer = hand.one()
+    broker.cancel([newer.id])
+    answer = broker.extend(hand.worker, [older.ref, newer.ref], Beat())
+    assert (answer.lost, answer.cancelled) == ((older.id,), (newer.id,))
+    assert broker.settle([Ack(older.ref), Ack(newer.ref)]) == (older.id,)
+    assert broker.states([newer.id])[0].state is State.SUCCEEDED
+
+
     first, second = some_messages(2)
     broker.publish([first, second])
     claims = hand.claim(2)

@@ -83,13 +83,13 @@ def settling(settlements: Sequence[Settlement]) -> Settling:
         raise InvalidInput(f"{len(settlements)} settlements in one call; send at most {MAX_BATCH}")
     acks, others = _Acks(), []
     order: list[tuple[int | None, str]] = []
-    seen: set[int] = set()
+    seen: set[tuple[int, int]] = set()
     for settlement in settlements:
         named = read_token(settlement.claim)
         order.append((named[0] if named else None, settlement.claim.id))
-        if named is None or named[0] in seen:
+        if named is None or named in seen:
             continue
-        seen.add(named[0])
+        seen.add(named)
         if type(settlement) is Ack:
             _add_ack(acks, settlement, *named)
         else:

@@ -116,13 +116,13 @@ class Working(Forwarding):
             else (None, None)
         )
         said = json.dumps(asdict(beat))
-        [(held, cancelled, state, revision)] = self.rows(
+        [(held, tokens, cancelled, state, revision)] = self.rows(
             "extend", worker.name, worker.incarnation, said, *columns
         )
-        kept, stop = set(held or ()), set(cancelled or ())
+        kept, stop = set(zip(held or (), tokens or (), strict=True)), set(cancelled or ())
         return Extended(
-            tuple(name for name, pair in named if pair is None or pair[0] not in kept),
-            tuple(name for name, pair in named if pair is not None and pair[0] in stop),
+            tuple(name for name, pair in named if pair not in kept),
+            tuple(name for name, pair in named if pair in kept and pair[0] in stop),
             _STATES[state],
             revision,
         )

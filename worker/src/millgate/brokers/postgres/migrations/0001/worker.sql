@@ -59,11 +59,11 @@ BEGIN
   RETURN v.seqs;
 END $$;
 
--- Renew leases, each by its topic's length, and the worker's row. Answers the seqs that are still held, those of them that
--- are to stop, the state and the revision.
+-- Renew leases, each by its topic's length, and the worker's row. Answers the seqs that are still held and their tokens, which
+-- of them are to stop, the state and the revision.
 CREATE FUNCTION extend_1(
   p_name text, p_inc text, p_beat jsonb, p_seq bigint[], p_tok bigint[],
-  OUT o_held bigint[], OUT o_cancelled bigint[], OUT o_state smallint, OUT o_revision bigint
+  OUT o_held bigint[], OUT o_tokens bigint[], OUT o_cancelled bigint[], OUT o_state smallint, OUT o_revision bigint
 ) LANGUAGE plpgsql AS $$
 DECLARE
   v_now timestamptz;
@@ -77,8 +77,8 @@ BEGIN
   IF p_seq IS NOT NULL THEN
     WITH u AS MATERIALIZED (SELECT u.seq, u.tok FROM unnest(p_seq, p_tok) u(seq, tok) ORDER BY u.seq),
     x AS (UPDATE lease l SET until = v_now + t.lease * interval '1 s' FROM u, topic t
-      WHERE l.seq BETWEEN u.seq AND u.seq AND l.token = u.tok AND l.until - v_now > '0' AND t.id = l.topic RETURNING l.seq, l.cancelled)
-    SELECT array_agg(x.seq), array_agg(x.seq) FILTER (WHERE x.cancelled) INTO o_held, o_cancelled FROM x;
+      WHERE l.seq BETWEEN u.seq AND u.seq AND l.token = u.tok AND l.until - v_now > '0' AND t.id = l.topic RETURNING l.seq, l.token, l.cancelled)
+    SELECT array_agg(x.seq), array_agg(x.token), array_agg(x.seq) FILTER (WHERE x.cancelled) INTO o_held, o_tokens, o_cancelled FROM x;
   END IF;
   o_revision := (SELECT revision FROM queue);
 END $$;
