@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from time import monotonic
 from typing import Any
 
@@ -11,14 +13,19 @@ import psycopg
 import pytest
 
 from millgate.brokers.base import State
-from millgate.brokers.postgres import PostgresBroker
+from millgate.brokers.postgres import PostgresBroker, arrays
+from millgate.brokers.postgres.settling import settling
 from millgate.errors import InvalidInput, PayloadTooLarge
+from millgate.message import Receipt
 from millgate.queues import Subscription
+from millgate.settlement import Ack
 from support.builders import a_message, a_topic, some_messages
 from support.postgres import database_url
+from support.wait import eventually
 from support.working import Hand, ids
 
 Caller = psycopg.Connection[Any]
+Open = Callable[..., PostgresBroker]
 
 
 @pytest.fixture
@@ -54,6 +61,44 @@ def test_a_savepoint_takes_its_messages_along(broker: PostgresBroker, caller: Ca
         broker.publish_in(caller, [dropped])
     caller.commit()
     assert ids(Hand(broker).claim(5)) == [kept.id]
+
+
+def test_a_repeat_takes_no_text_that_nobody_gives_back(
+    broker: PostgresBroker, caller: Caller
+) -> None:
+    hand, message = Hand(broker), a_message()
+    broker.publish([message])
+    claim = hand.one()
+    text = replace(message, unique="u")
+    assert broker.publish_in(caller, [text]) == [Receipt(message.id, duplicate=True)]
+    caller.commit()
+    hand.ack(claim)
+    assert broker.publish_in(caller, [text]) == [Receipt(message.id, duplicate=True)]
+    caller.commit()
+    assert not broker.publish([a_message(unique="u")])[0].duplicate
+
+
+@pytest.mark.parametrize("way", ["alone", "within"])
+def test_a_repeat_beside_the_end_of_the_first_is_not_run_again(
+    broker: PostgresBroker, caller: Caller, open_one: Open, queue: str, way: str
+) -> None:
+    hand, other, message = Hand(broker), open_one(queue), a_message()
+    broker.publish([message])
+    settlement = settling([Ack(hand.one().ref, b"1")])
+    waits = "SELECT true FROM pg_stat_activity WHERE wait_event = 'transactionid' AND query LIKE %s"
+    with psycopg.connect(database_url()) as ending, ThreadPoolExecutor(1) as pool:
+        arrays.register(ending.adapters)
+        ending.execute(broker.statement("settle", 26), (1, *settlement.columns), binary=True)
+        if way == "alone":
+            sent = pool.submit(other.publish, [message])
+        else:
+            sent = pool.submit(broker.publish_in, caller, [message])
+        with psycopg.connect(database_url(), autocommit=True) as looking:
+            eventually(lambda: looking.execute(waits, [f'%"{queue}"%']).fetchone())
+        ending.commit()
+        assert sent.result() == [Receipt(message.id, duplicate=True)]
+    caller.commit()
+    assert hand.claim(5) == []
 
 
 def test_a_long_transaction_holds_up_neither_claims_nor_publishers(

@@ -9,6 +9,9 @@ DECLARE
   v_now timestamptz := clock_timestamp();
   v_ids int[];
   v_skip int[] := '{}';
+  v_known text[];
+  v_taken text[] := '{}';
+  v_late bigint[];
   w record;
   v_holder text;
 BEGIN
@@ -16,12 +19,17 @@ BEGIN
   v_ids := topics_1(p_names);
   PERFORM clear_1(p_id, v_now);
   o_at := '{}'; o_holder := '{}';
+  v_known := array(SELECT i FROM unnest(p_id) i WHERE (SELECT m.seq FROM msg m WHERE m.id = i) IS NOT NULL
+    OR (SELECT f.until FROM final f WHERE f.id = i) > v_now);
   FOR w IN SELECT x.n::int, x.id, x.ukey, x.ufor FROM unnest(p_id, p_ukey, p_ufor) WITH ORDINALITY x(id, ukey, ufor, n)
-      WHERE x.ukey IS NOT NULL ORDER BY x.ukey COLLATE "C", x.n LOOP
+      WHERE x.ukey IS NOT NULL AND NOT x.id = ANY (v_known) ORDER BY x.ukey COLLATE "C", x.n LOOP
     LOOP
       INSERT INTO uniq VALUES (w.ukey, w.id, v_now + w.ufor * interval '1 s')
         ON CONFLICT (ukey) DO UPDATE SET id = excluded.id, until = excluded.until WHERE uniq.until <= v_now;
-      EXIT WHEN FOUND;
+      IF FOUND THEN
+        v_taken := v_taken || w.ukey;
+        EXIT;
+      END IF;
       SELECT u.id INTO v_holder FROM uniq u WHERE u.ukey = w.ukey;
       IF FOUND THEN
         v_skip := v_skip || w.n; o_at := o_at || w.n; o_holder := o_holder || v_holder;
@@ -48,6 +56,18 @@ BEGIN
   c AS (INSERT INTO delta (topic, delayed, enq) SELECT tid, count(*), count(*) FROM s GROUP BY tid)
   SELECT o_at || coalesce(array_agg(x.n::int), '{}'), o_holder || coalesce(array_agg(x.id), '{}') INTO o_at, o_holder
     FROM unnest(p_id) WITH ORDINALITY x(id, n) WHERE NOT x.n = ANY (v_skip) AND (x.n IN (SELECT s.n FROM s)) IS NOT TRUE;
+  v_late := array(SELECT m.seq FROM msg m WHERE m.id = ANY (p_id) AND m.call = p_call
+    AND (SELECT f.until FROM final f WHERE f.id = m.id) > v_now);
+  IF cardinality(v_late) > 0 THEN  -- the first ones of these ids ended while this waited for them
+    WITH m AS (DELETE FROM msg WHERE seq = ANY (v_late) RETURNING id, topic),
+    l AS (DELETE FROM delayed WHERE seq = ANY (v_late)),
+    c AS (INSERT INTO delta (topic, delayed, enq) SELECT topic, -count(*), -count(*) FROM m GROUP BY topic)
+    SELECT o_at || array_agg(x.n::int), o_holder || array_agg(x.id) INTO o_at, o_holder
+      FROM unnest(p_id) WITH ORDINALITY x(id, n) WHERE (x.id IN (SELECT m.id FROM m)) IS TRUE;
+  END IF;
+  IF cardinality(v_taken) > 0 THEN  -- what is not stored would never give its text back
+    DELETE FROM uniq WHERE ukey = ANY (v_taken) AND (SELECT m.call FROM msg m WHERE m.id = uniq.id) IS DISTINCT FROM p_call;
+  END IF;
   IF EXISTS (SELECT 1 FROM unnest(p_prio) p WHERE p <> 5) THEN
     PERFORM prios_1(array(SELECT p_names[t] FROM unnest(p_topic) t), p_prio);
   END IF;

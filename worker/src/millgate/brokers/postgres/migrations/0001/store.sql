@@ -73,6 +73,10 @@ BEGIN
         d(id, topic, prio, record, key, delay, at, expires_in, expires_at, ukey, ufor, ttl, grp, n)
       JOIN msg m ON m.id BETWEEN d.id AND d.id WHERE NOT d.n = ANY (v_skip) AND m.call <> p_call;
   END IF;
+    DELETE FROM uniq USING unnest(p_drafts) WITH ORDINALITY  -- nobody would give these texts back
+        d(id, topic, prio, record, key, delay, at, expires_in, expires_at, ukey, ufor, ttl, grp, n)
+      WHERE NOT d.n = ANY (v_skip) AND uniq.ukey BETWEEN d.ukey AND d.ukey AND uniq.id = d.id
+        AND (SELECT m.ukey FROM msg m WHERE m.id = d.id) IS DISTINCT FROM d.ukey;
   IF EXISTS (SELECT 1 FROM unnest(p_drafts) d WHERE d.prio <> 5) THEN
     PERFORM prios_1(array(SELECT d.topic FROM unnest(p_drafts) d), array(SELECT d.prio FROM unnest(p_drafts) d));
   END IF;
