@@ -10,6 +10,7 @@ from dataclasses import replace
 import psycopg
 import pytest
 
+from millgate.brokers.base import State
 from millgate.brokers.postgres import PostgresBroker
 from millgate.ids import new_id
 from millgate.message import Message, Receipt
@@ -85,6 +86,23 @@ def test_one_that_is_being_stored_at_the_moment_is_waited_for(
         Receipt(message.id, duplicate=stays and n == 3) for n, message in enumerate(messages)
     ]
     assert broker.stats().topics["default"].waiting == (5 if stays else 6)
+
+
+def test_priorities_that_two_calls_bring_at_once_are_noted_once(
+    broker: PostgresBroker, queue: str
+) -> None:
+    broker.publish(some_messages(1))  # the topic is there
+    batch = [a_message(priority=3), a_message(priority=4)]
+    with psycopg.connect(database_url()) as other:
+        other.execute(f'SELECT "{queue}".ensure_1(%s, %s)', [["default"], [3]])
+        publishing = threading.Thread(target=broker.publish, args=[batch])
+        publishing.start()
+        with psycopg.connect(database_url(), autocommit=True) as looking:
+            waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'transactionid' AND query LIKE %s"
+            eventually(lambda: looking.execute(waits, [f'%"{queue}".publish%']).fetchone() == (1,))
+        other.commit()
+        publishing.join(20)
+    assert len(broker.peek("default", State.WAITING)) == 3
 
 
 def test_order_is_that_of_the_call_and_of_the_calls(broker: PostgresBroker) -> None:

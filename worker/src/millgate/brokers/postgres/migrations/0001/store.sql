@@ -89,7 +89,7 @@ END $$;
 -- Note message priorities that a topic has not seen before: a claim looks only at those it has.
 CREATE FUNCTION prios_1(p_names text[], p_prios smallint[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-  UPDATE topic t SET prios = t.prios || x.fresh
+  UPDATE topic t SET prios = t.prios || array(SELECT f FROM unnest(x.fresh) f WHERE NOT f = ANY (t.prios))
     FROM (SELECT n.name, array_agg(DISTINCT n.prio) AS fresh
             FROM unnest(p_names, p_prios) n(name, prio) JOIN topic o ON o.name = n.name
            WHERE NOT n.prio = ANY (o.prios) GROUP BY n.name ORDER BY n.name) x
