@@ -26,6 +26,12 @@ def test_the_first_of_a_batch_holds_it(broker: Broker, hand: Hand) -> None:
     assert receipts == [Receipt(first.id), Receipt(first.id, duplicate=True), Receipt(other.id)]
 
 
+def test_a_window_without_length_lasts_for_its_batch(broker: Broker) -> None:
+    first, second = a_message(unique="u", unique_for=0.0), a_message(unique="u", unique_for=0.0)
+    receipts = broker.publish([first, second])
+    assert receipts == [Receipt(first.id), Receipt(first.id, duplicate=True)]
+
+
 def test_the_text_is_held_through_delay_run_and_retry(broker: Broker, hand: Hand) -> None:
     first = a_message(unique="u", delay=0.0)
     broker.publish([first])

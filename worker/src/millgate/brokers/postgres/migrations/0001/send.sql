@@ -24,7 +24,7 @@ BEGIN
   FOR w IN SELECT x.n::int, x.id, x.ukey, x.ufor FROM unnest(p_id, p_ukey, p_ufor) WITH ORDINALITY x(id, ukey, ufor, n)
       WHERE x.ukey IS NOT NULL AND NOT x.id = ANY (v_known) ORDER BY x.ukey COLLATE "C", x.n LOOP
     LOOP
-      INSERT INTO uniq VALUES (w.ukey, w.id, v_now + w.ufor * interval '1 s')
+      INSERT INTO uniq VALUES (w.ukey, w.id, v_now + CASE WHEN w.ufor < 0.000001 THEN 0.000001 ELSE w.ufor END * interval '1 s')
         ON CONFLICT (ukey) DO UPDATE SET id = excluded.id, until = excluded.until WHERE uniq.until <= v_now;
       IF FOUND THEN
         v_taken := v_taken || w.ukey;

@@ -32,7 +32,8 @@ BEGIN
       WHERE d.ukey IS NOT NULL AND NOT d.n = ANY (v_skip) ORDER BY d.ukey COLLATE "C", d.n
   LOOP
     LOOP
-      INSERT INTO uniq VALUES (w.ukey, w.id, p_now + w.ufor * interval '1 s')
+      -- of a batch the first wins, however short its window
+      INSERT INTO uniq VALUES (w.ukey, w.id, p_now + CASE WHEN w.ufor < 0.000001 THEN 0.000001 ELSE w.ufor END * interval '1 s')
         ON CONFLICT (ukey) DO UPDATE SET id = excluded.id, until = excluded.until WHERE uniq.until <= p_now;
       EXIT WHEN FOUND;
       SELECT u.id INTO v_holder FROM uniq u WHERE u.ukey = w.ukey;  -- a statement of its own: sees the winner
@@ -72,11 +73,11 @@ BEGIN
       FROM unnest(p_drafts) WITH ORDINALITY
         d(id, topic, prio, record, key, delay, at, expires_in, expires_at, ukey, ufor, ttl, grp, n)
       JOIN msg m ON m.id BETWEEN d.id AND d.id WHERE NOT d.n = ANY (v_skip) AND m.call <> p_call;
-  END IF;
     DELETE FROM uniq USING unnest(p_drafts) WITH ORDINALITY  -- nobody would give these texts back
         d(id, topic, prio, record, key, delay, at, expires_in, expires_at, ukey, ufor, ttl, grp, n)
       WHERE NOT d.n = ANY (v_skip) AND uniq.ukey BETWEEN d.ukey AND d.ukey AND uniq.id = d.id
         AND (SELECT m.ukey FROM msg m WHERE m.id = d.id) IS DISTINCT FROM d.ukey;
+  END IF;
   IF EXISTS (SELECT 1 FROM unnest(p_drafts) d WHERE d.prio <> 5) THEN
     PERFORM prios_1(array(SELECT d.topic FROM unnest(p_drafts) d), array(SELECT d.prio FROM unnest(p_drafts) d));
   END IF;
