@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from millgate.brokers.base import Broker
 from support.builders import a_message, a_topic, some_messages
 from support.working import Hand, ids
@@ -29,6 +31,12 @@ def test_the_workers_order_is_stricter_than_what_is_declared(broker: Broker, han
         broker.publish(some_messages(2, topic=topic))
     started = [hand.claim(1, "c", "a*", "*", ordered=True)[0].topic for _ in range(6)]
     assert started == ["c", "c", "a", "a", "b", "b"]
+
+
+def test_an_order_without_topics_is_the_same_for_all(broker: Broker, hand: Hand) -> None:
+    broker.configure([a_topic("a", priority=1), a_topic("b", priority=9)])
+    broker.publish([*some_messages(4, topic="a"), *some_messages(4, topic="b")])
+    assert Counter(claim.topic for claim in hand.claim(4, ordered=True)) == {"a": 2, "b": 2}
 
 
 def test_a_blocked_topic_does_not_hold_up_the_ones_below(broker: Broker, hand: Hand) -> None:

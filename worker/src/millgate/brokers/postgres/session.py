@@ -123,7 +123,7 @@ class Session:
 
     def selected(self, subscription: Subscription) -> Selected:
         """The topics that a subscription takes, as far as they are known here."""
-        if not subscription.include and not subscription.exclude:
+        if not (subscription.include or subscription.exclude or subscription.ordered):
             return Selected()
         known = self._selected.get(subscription)
         if known is None or known.version != self.topics.version:
