@@ -10,6 +10,7 @@ import pytest
 from millgate.brokers.base import Broker, CancelState, State
 from millgate.errors import InvalidInput
 from millgate.fleet import Beat
+from millgate.message import Group
 from millgate.settlement import Ack
 from support.builders import a_message, a_topic, some_messages
 from support.working import Hand, ids
@@ -62,6 +63,16 @@ def test_an_id_that_is_named_twice_is_removed_once(broker: Broker) -> None:
 
 def test_cancel_of_an_unknown_id_says_so(broker: Broker) -> None:
     assert broker.cancel(["nobody"]) == [CancelState.UNKNOWN]
+
+
+def test_a_callback_that_many_cancelled_members_bring_about_stays(broker: Broker) -> None:
+    members, callback = some_messages(300), a_message()
+    group = Group("g", tuple(ids(members)), callback, require_all=False)
+    broker.publish(members, group)
+    answers = broker.cancel([*ids(members), callback.id, members[0].id])
+    assert answers[:300] == [CancelState.REMOVED] * 300
+    assert answers[300:] == [CancelState.UNKNOWN, CancelState.FINISHED]
+    assert broker.states([callback.id])[0].state is State.WAITING
 
 
 def test_cancel_with_nobody_working_is_not_forgotten(broker: Broker) -> None:

@@ -117,6 +117,14 @@ def test_a_lock_and_a_message_of_the_same_name_are_different_things(
     assert broker.acquire("same", "a", 60) is not None
     assert len(hand.claim()) == 1
 
+def test_an_empty_holder_is_no_word_for_any(broker: Broker) -> None:
+    lock = broker.acquire("l", "me", 60)
+    assert lock is not None
+    assert not broker.release("l", "")
+    assert not broker.renew("l", "", lock.fence, 60)
+    assert broker.release("l", "me")
+
+
 
 def test_of_many_racing_holders_one_wins(make_broker: Callable[[], Broker]) -> None:
     won: list[tuple[int, int]] = []

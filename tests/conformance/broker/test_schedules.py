@@ -31,7 +31,9 @@ def test_a_later_slot_fires_and_an_earlier_one_does_not(broker: Broker, hand: Ha
 def test_schedules_are_independent(broker: Broker) -> None:
     assert broker.fire("a", SLOT, [a_message()])
     assert broker.fire("b", SLOT, [a_message()])
-    assert broker.schedules() == {"a": SLOT, "b": SLOT}
+    assert broker.fire("", SLOT, [a_message()])
+    assert not broker.fire("", SLOT, [a_message()])
+    assert broker.schedules() == {"a": SLOT, "b": SLOT, "": SLOT}
 
 
 def test_a_slot_may_fire_nothing(broker: Broker) -> None:

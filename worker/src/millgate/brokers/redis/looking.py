@@ -89,6 +89,8 @@ class Looking(Working):
         self, topic: str | None = None, limit: int = 100, after: str | None = None
     ) -> list[DeadLetter]:
         """Dead letters, newest first."""
+        if topic == "":  # which stands for all where it is sent
+            return []
         return self._letters(topic or "", max(0, limit), after or "", "")
 
     def dead_letter(self, id: str) -> DeadLetter | None:  # noqa: A002 -- as in the protocol

@@ -66,8 +66,21 @@ class Steering(Session):
 
     def cancel(self, ids: Sequence[str]) -> list[CancelState]:
         """Remove what has not started; signal what runs."""
-        words = [word for page in _pages(ids) for word in self.run("cancel", *page)]
-        return [CancelState(word.decode()) for word in words]
+        strange = self._strange(ids) if len(ids) > _BATCH else set()
+        wanted = [name for name in ids if name not in strange]
+        words = (word for page in _pages(wanted) for word in self.run("cancel", *page))
+        return [
+            CancelState.UNKNOWN if name in strange else CancelState(next(words).decode())
+            for name in ids
+        ]
+
+    def _strange(self, ids: Sequence[str]) -> set[str]:
+        """Those that are unknown: what the ends of others bring about stays, whichever call it is named in."""
+        strange: set[str] = set()
+        for page in _pages(ids):
+            answers, _ = self.run("states", "", "0", *page)
+            strange.update(name for name, known in zip(page, answers, strict=True) if not known)
+        return strange
 
     def requeue(self, ids: Sequence[str]) -> list[str]:
         """Take running messages from their holders."""
@@ -96,6 +109,8 @@ class Steering(Session):
         return [name.decode() for page in _pages(names) for name in self.run("replay", *page)]
 
     def purge_dead(self, topic: str | None = None, ids: Sequence[str] | None = None) -> int:
+        if topic == "":  # which stands for all where it is sent
+            return 0
         """Forget dead letters."""
         if ids is not None:
             return sum(
@@ -118,7 +133,9 @@ class Steering(Session):
     def release(self, name: str, holder: str | None = None, fence: int | None = None) -> bool:
         """Give a lock back."""
         held = (holder or "", "" if fence is None else fence)
-        return bool(self.run("lock", "release", name, *held, "0"))
+        return bool(
+            self.run("lock", "release", name, *held, "0", "0" if holder is not None else "1")
+        )
 
     def locks(self) -> list[Lock]:
         """All locks held now."""

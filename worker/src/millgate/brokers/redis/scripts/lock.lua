@@ -1,4 +1,4 @@
--- lock: what (acquire, renew, release), name, holder or '', fence or '', seconds. Answers the fence, or 0.
+-- lock: what (acquire, renew, release), name, holder, fence or '', seconds, 1 for any holder. Answers the fence, or 0.
 freeing()
 local what, name, holder, fence = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local packed = call('HGET', P .. 'lk', name)
@@ -7,7 +7,7 @@ if held and held[3] <= NOW then held = nil end
 if what == 'acquire' then
   if held and held[1] ~= holder then return 0 end
   held = held or { holder, call('HINCRBY', P .. 'g', 'lf', 1) }
-elseif not held or (holder ~= '' and held[1] ~= holder) or (fence ~= '' and held[2] ~= tonumber(fence)) then
+elseif not held or (ARGV[6] ~= '1' and held[1] ~= holder) or (fence ~= '' and held[2] ~= tonumber(fence)) then
   return 0
 elseif what == 'release' then
   call('HDEL', P .. 'lk', name)

@@ -4,8 +4,8 @@
 -- for the call that fired it.
 --@often accept build claim_text expiry_of text_of line_up
 queue()
-local schedule, slot = ARGV[1], ARGV[2]
-if schedule ~= '' then
+local schedule, slot, fires = ARGV[1], ARGV[2], ARGV[3] ~= ''
+if fires then
   local last = call('HGET', P .. 'cron', schedule)
   if last and tonumber(slot) <= tonumber(last) then
     said_again()
@@ -92,7 +92,7 @@ if group then
   end
 end
 local new = count - #doubles / 2
-local stores = new > 0 or schedule ~= ''
+local stores = new > 0 or fires
 local refused = G.most and new > 0 and overfull(new)
 if refused then return refused end
 
@@ -131,7 +131,7 @@ if group and call('EXISTS', P .. 'gr:' .. group[1]) == 0 and not state_of(group.
   end
   close_if_complete(gid)
 end
-if schedule ~= '' then
+if fires then
   call('HSET', P .. 'cron', schedule, slot)
   call('HSET', P .. 'cronc', schedule, ARGV[3])
 end
