@@ -114,6 +114,27 @@ def test_nothing_is_left_of_what_has_ended(server: Redis, queue: str, open_one: 
     assert [admin("HLEN", table) for table in tables] == [1] * 4
 
 
+def test_locks_that_nobody_gives_back_go_as_fast_as_they_come(
+    server: Redis, queue: str, open_one: Open
+) -> None:
+    admin, broker = Admin(server.port), open_one(queue, server.url)
+    for name in range(400):
+        assert broker.acquire(f"lock-{name}", "h", 0.001)
+    assert admin("HLEN", broker.target.prefix + "lk") < 100
+
+
+def test_dead_letters_that_are_too_old_go_as_fast_as_they_come(
+    server: Redis, queue: str, open_one: Open
+) -> None:
+    admin, broker = Admin(server.port), open_one(queue, server.url)
+    broker.configure([a_topic(dead_retention=0.001, dead_max=0)])
+    hand = Hand(broker)
+    for _ in range(10):
+        broker.publish(some_messages(100))
+        hand.bury(*hand.claim(100))
+    assert admin("HLEN", broker.target.prefix + "dm") < 300
+
+
 def test_a_task_that_waits_takes_at_most_600_bytes(
     server: Redis, queue: str, open_one: Open
 ) -> None:

@@ -5,6 +5,10 @@ local packed = call('HGET', P .. 'lk', name)
 local held = packed and munpack(packed)
 if held and held[3] <= NOW then held = nil end
 if what == 'acquire' then
+  for _, other in ipairs(call('ZRANGEBYSCORE', P .. 'lkx', '-inf', NOW, 'LIMIT', 0, 2)) do -- more go than come
+    call('ZREM', P .. 'lkx', other)
+    call('HDEL', P .. 'lk', other)
+  end
   if held and held[1] ~= holder then return 0 end
   held = held or { holder, call('HINCRBY', P .. 'g', 'lf', 1) }
 elseif not held or (ARGV[6] ~= '1' and held[1] ~= holder) or (fence ~= '' and held[2] ~= tonumber(fence)) then

@@ -19,6 +19,19 @@ local function bound_dead(t, budget)
   end
 end
 
+-- Forget a topic's dead letters that are too old, at most so many; how many, and when the next one is.
+--@seldom
+local function age_dead(t, budget)
+  local keep_for = ceil((t.c.keep or 1209600) * 1000)
+  for count = 0, budget - 1 do
+    local id = call('ZRANGE', P .. 'dz:' .. t.n, 0, 0)[1]
+    local until_ = id and munpack(call('HGET', P .. 'dm', id))[3] + keep_for
+    if not id or until_ > NOW then return count, until_ end
+    forget_dead(id, t.n)
+  end
+  return budget, NOW
+end
+
 local died = {} -- topic -> how many dead letters are new
 
 --@seldom
@@ -27,6 +40,7 @@ local function bound_all_dead()
     local t = topic(tn)
     call('ZADD', P .. 'gv', 'LT', NOW + ceil((t.c.keep or 1209600) * 1000), tn)
     bound_dead(t, count + 10)
+    age_dead(t, count + 10)
   end
   died = {}
 end

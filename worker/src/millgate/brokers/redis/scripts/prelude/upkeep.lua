@@ -25,19 +25,11 @@ end
 local function age_out_dead()
   local left = 150
   for _, tn in ipairs(call('ZRANGEBYSCORE', P .. 'gv', '-inf', NOW, 'LIMIT', 0, 5)) do
-    local t, key = topic(tonumber(tn)), P .. 'dz:' .. tn
-    local keep_for, next = ceil((t.c.keep or 1209600) * 1000), nil
+    local t = topic(tonumber(tn))
     bound_dead(t, 50)
-    for _, id in ipairs(left > 0 and call('ZRANGE', key, 0, left - 1) or {}) do
-      local died = munpack(call('HGET', P .. 'dm', id))[3]
-      if died + keep_for > NOW then
-        next = died + keep_for
-        break
-      end
-      forget_dead(id, t.n)
-      left = left - 1
-    end
-    if call('EXISTS', key) == 1 then call('ZADD', P .. 'gv', next or NOW, tn) else call('ZREM', P .. 'gv', tn) end
+    local count, next = age_dead(t, left)
+    left = left - count
+    if next then call('ZADD', P .. 'gv', next, tn) else call('ZREM', P .. 'gv', tn) end
   end
 end
 
