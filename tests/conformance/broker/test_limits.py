@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from millgate.brokers.base import Broker
-from millgate.queues import QueuePolicy
+from millgate.queues import QueuePolicy, Subscription
 from support.builders import a_message, a_topic, some_messages
 from support.wait import eventually
 from support.working import Hand, ids
@@ -234,6 +234,16 @@ def test_a_reserve_is_kept_for_its_topic(broker: Broker, hand: Hand) -> None:
     hand.ack(bulk.pop())
     assert [claim.topic for claim in hand.claim(20)] != []
     assert hand.claim(20) == []
+
+
+def test_a_reserve_is_found_behind_any_number_of_topics(broker: Broker, hand: Hand) -> None:
+    others = [f"t{n}" for n in range(600)]
+    broker.publish([a_message(topic=topic) for topic in others])
+    broker.configure([a_topic("vip", reserve=1)], QueuePolicy(limit=2))
+    broker.publish([last := a_message(topic="vip")])
+    hand.one(*others)
+    assert broker.wait_for_work(Subscription(), 0.0)
+    assert hand.one().id == last.id
 
 
 def test_a_reserve_that_is_used_is_kept_no_longer(broker: Broker, hand: Hand) -> None:

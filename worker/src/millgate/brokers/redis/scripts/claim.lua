@@ -57,6 +57,22 @@ local function again()
   end
 end
 
+-- Of more topics than are looked at: those with slots of their own, which may be free when nobody else's are.
+local function with_reserve(list, most)
+  local score_of, chosen = {}, {}
+  for k, one in ipairs(list) do
+    score_of[one[1]] = k > most and one[2]
+    if k <= most then chosen[k] = one end
+  end
+  for _, tn in ipairs(reserved()) do
+    local score = score_of[tn]
+    if score == nil and not numbers then score = tonumber(call('ZSCORE', P .. 'active', tn) or nil) end
+    if score then chosen[#chosen + 1] = { tn, score } end
+  end
+  table.sort(chosen, function(a, b) return a[2] < b[2] end)
+  return chosen, #chosen
+end
+
 local function candidates()
   local most = G.limit and 500 or min(n + 1, 32)
   local list = {}
@@ -76,6 +92,7 @@ local function candidates()
     end
     table.sort(list, function(a, b) return a[2] < b[2] end)
   end
+  if G.limit and #list >= most then return with_reserve(list, most) end
   return list, most
 end
 

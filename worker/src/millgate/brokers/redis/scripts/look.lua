@@ -21,6 +21,11 @@ if not G.suspended then
   if G.limit then
     local room = G.limit - G.leased - G.unmet
     for _, tn in ipairs(live) do hit = hit or room + unmet(topic(tonumber(tn))) > 0 end
+    if not hit and not numbers and #live == 500 then -- those with slots of their own may stand behind
+      for _, tn in ipairs(reserved()) do
+        hit = hit or call('ZSCORE', P .. 'active', tn) and room + unmet(topic(tn)) > 0
+      end
+    end
   else
     hit = live[1] ~= nil
   end

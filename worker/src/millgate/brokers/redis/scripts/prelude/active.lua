@@ -25,6 +25,19 @@ local function oldest(t)
   return best
 end
 
+-- The numbers of the topics that have a reserve.
+--@seldom
+local function reserved()
+  local flat, names, numbers = call('HGETALL', P .. 'rsv'), {}, {}
+  for k = 1, #flat, 2 do names[#names + 1] = flat[k] end
+  for at = 1, #names, 500 do
+    for _, tn in ipairs(call('HMGET', P .. 'tn', unpack(names, at, min(at + 499, #names)))) do
+      numbers[#numbers + 1] = tonumber(tn or nil)
+    end
+  end
+  return numbers
+end
+
 local function score(t) return string.format('%.3f', (9 - (t.c.prio or 5)) * LEVEL + t.ps) end
 
 -- Decide whether a topic competes; its row must be current.
