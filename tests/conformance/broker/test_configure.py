@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import Any
 
 import pytest
@@ -104,6 +105,11 @@ def test_undeclared_topics_obey_the_queues_defaults(broker: Broker, hand: Hand) 
         {"dead": DeadPolicy.FORWARD},
         {"dead_max": -1},
         {"rate": Rate(0, 1.0, 5)},
+        {"limit": 10**10},
+        {"dead_max": 10**30},
+        {"result_ttl": 1e300},
+        {"hard_timeout": inf},
+        {"retry": RetryPolicy(backoff=Backoff(max=inf))},
     ],
     ids=str,
 )
@@ -114,6 +120,16 @@ def test_a_policy_that_cannot_hold_is_refused_and_nothing_changes(
     with pytest.raises(InvalidInput):
         broker.configure([a_topic("good"), a_topic("bad", **fields)])
     assert broker.configuration() == before
+
+
+@pytest.mark.parametrize(
+    "fields", [{"limit": 0}, {"limit": 10**10}, {"max_waiting": 10**30}], ids=str
+)
+def test_a_policy_of_the_queue_that_cannot_hold_is_refused(
+    broker: Broker, fields: dict[str, Any]
+) -> None:
+    with pytest.raises(InvalidInput):
+        broker.configure([], QueuePolicy(**fields))
 
 
 def test_reserves_beyond_the_queues_limit_are_refused(broker: Broker) -> None:

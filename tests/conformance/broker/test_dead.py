@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from millgate.brokers.base import Broker, State
 from millgate.message import Options
 from millgate.outcome import Failure, Reason
@@ -132,8 +134,6 @@ def test_purging_forgets_those_named_a_topic_or_all(broker: Broker, hand: Hand) 
     assert broker.dead() == []
 
 
-def test_the_number_is_bounded_and_the_oldest_go(broker: Broker, hand: Hand) -> None:
-    broker.configure([a_topic(dead_max=3)])
 @pytest.mark.parametrize("limit", [2**31, 2**63 - 1])
 def test_more_may_be_asked_for_than_there_can_be(broker: Broker, hand: Hand, limit: int) -> None:
     broker.publish([a_message(), a_message()])
@@ -150,6 +150,8 @@ def test_an_empty_name_is_no_word_for_all_topics(broker: Broker, hand: Hand) -> 
     assert len(broker.dead()) == 1
 
 
+def test_the_number_is_bounded_and_the_oldest_go(broker: Broker, hand: Hand) -> None:
+    broker.configure([a_topic(dead_max=3)])
     dead = buried(broker, hand, 5)
     assert [letter.id for letter in broker.dead()] == dead[:1:-1]
     assert broker.stats().topics["default"].dead == 3

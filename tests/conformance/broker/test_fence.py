@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from math import inf, nan
+
+import pytest
 
 from millgate.brokers.base import Broker, Fenced
+from millgate.errors import InvalidInput
 from millgate.fleet import WorkerState
 from support.builders import an_info, some_messages
 from support.working import Hand
@@ -25,6 +29,13 @@ def test_a_fenced_worker_is_given_nothing(broker: Broker, hand: Hand) -> None:
 def test_an_unknown_worker_is_not_fenced(broker: Broker) -> None:
     assert broker.fence("nobody", 60) == Fenced(known=False, leased=None)
     assert broker.unfence("nobody") is False
+
+
+@pytest.mark.parametrize("ttl", [nan, inf, 1e300], ids=str)
+def test_a_time_that_no_fence_can_last_is_refused(broker: Broker, hand: Hand, ttl: float) -> None:
+    with pytest.raises(InvalidInput, match="finite"):
+        broker.fence(hand.worker.name, ttl)
+    assert hand.ask().state is WorkerState.ACTIVE
 
 
 def test_unfence_lifts_it(broker: Broker, hand: Hand) -> None:

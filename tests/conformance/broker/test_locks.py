@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from math import inf, nan
+
+import pytest
 
 from millgate.brokers.base import Broker, Lock
+from millgate.errors import InvalidInput
 from support.builders import a_message
 from support.working import Hand
 
@@ -87,6 +91,17 @@ def test_the_same_holder_with_an_older_number_is_refused(
     assert broker.release("report", "a", new.fence) is True
 
 
+@pytest.mark.parametrize("ttl", [nan, inf, 1e300], ids=str)
+def test_a_time_that_no_lock_can_last_is_refused(broker: Broker, ttl: float) -> None:
+    with pytest.raises(InvalidInput, match="finite"):
+        broker.acquire("l", "h", ttl)
+    lock = broker.acquire("l", "h", 60)
+    assert lock is not None
+    with pytest.raises(InvalidInput, match="finite"):
+        broker.renew("l", "h", lock.fence, ttl)
+    assert [other.name for other in broker.locks()] == ["l"]
+
+
 def test_release_by_force(broker: Broker) -> None:
     broker.acquire("report", "a", 60)
     assert broker.release("report") is True
@@ -100,6 +115,14 @@ def test_release_by_a_stranger_is_refused(broker: Broker) -> None:
     assert broker.release("report", "b") is False
     assert broker.release("report", "b", lock.fence) is False
     assert broker.release("report", "a") is True
+
+
+def test_an_empty_holder_is_no_word_for_any(broker: Broker) -> None:
+    lock = broker.acquire("l", "me", 60)
+    assert lock is not None
+    assert not broker.release("l", "")
+    assert not broker.renew("l", "", lock.fence, 60)
+    assert broker.release("l", "me")
 
 
 def test_locks_are_listed_by_name_with_what_is_left(broker: Broker) -> None:
@@ -116,14 +139,6 @@ def test_a_lock_and_a_message_of_the_same_name_are_different_things(
     broker.publish([a_message(id="same", key="same", unique="same")])
     assert broker.acquire("same", "a", 60) is not None
     assert len(hand.claim()) == 1
-
-def test_an_empty_holder_is_no_word_for_any(broker: Broker) -> None:
-    lock = broker.acquire("l", "me", 60)
-    assert lock is not None
-    assert not broker.release("l", "")
-    assert not broker.renew("l", "", lock.fence, 60)
-    assert broker.release("l", "me")
-
 
 
 def test_of_many_racing_holders_one_wins(make_broker: Callable[[], Broker]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 
 import pytest
 
@@ -53,6 +54,17 @@ def test_later_waits_as_long_as_it_says(broker: Broker, hand: Hand, pass_time: P
     assert broker.states([message.id])[0].state is State.DELAYED
     pass_time(0.4)
     assert hand.one().id == message.id
+
+
+@pytest.mark.parametrize("delay", [1e14, 1e300, inf], ids=str)
+def test_later_may_say_longer_than_there_is_time(broker: Broker, hand: Hand, delay: float) -> None:
+    broker.publish([a_message(), a_message()])
+    late, done = hand.claim(2)
+    assert broker.settle([Later(late.ref, delay), Ack(done.ref, b"1", delay)]) == ()
+    assert [one.state for one in broker.states([late.id, done.id])] == [
+        State.DELAYED,
+        State.SUCCEEDED,
+    ]
 
 
 def test_the_last_failure_is_known_while_the_retry_waits(broker: Broker, hand: Hand) -> None:
@@ -169,18 +181,6 @@ def test_a_mixed_batch_is_carried_out_in_order_and_the_stale_ones_are_named(
     assert broker.states([acked.id])[0].result == b"1"
 
 
-def test_a_fenced_and_an_unregistered_worker_still_settle(broker: Broker, hand: Hand) -> None:
-    broker.publish(some_messages(2))
-    first, second = hand.claim(2)
-    broker.fence(hand.worker.name, 60)
-    answer = hand.ask(5, [Ack(first.ref)])
-    assert (answer.stale, answer.claims) == ((), ())
-    Hand(broker, hand.worker.name)  # a new start: the old one is unknown now
-    assert hand.ask(5, [Ack(second.ref)]).stale == ()
-    assert broker.stats().topics["default"].completed == 2
-
-
-def test_a_cancelled_run_is_not_tried_again(broker: Broker, hand: Hand) -> None:
 def test_an_older_claim_of_the_same_message_takes_nothing_from_the_newer(
     broker: Broker, hand: Hand
 ) -> None:
@@ -195,6 +195,18 @@ def test_an_older_claim_of_the_same_message_takes_nothing_from_the_newer(
     assert broker.states([newer.id])[0].state is State.SUCCEEDED
 
 
+def test_a_fenced_and_an_unregistered_worker_still_settle(broker: Broker, hand: Hand) -> None:
+    broker.publish(some_messages(2))
+    first, second = hand.claim(2)
+    broker.fence(hand.worker.name, 60)
+    answer = hand.ask(5, [Ack(first.ref)])
+    assert (answer.stale, answer.claims) == ((), ())
+    Hand(broker, hand.worker.name)  # a new start: the old one is unknown now
+    assert hand.ask(5, [Ack(second.ref)]).stale == ()
+    assert broker.stats().topics["default"].completed == 2
+
+
+def test_a_cancelled_run_is_not_tried_again(broker: Broker, hand: Hand) -> None:
     first, second = some_messages(2)
     broker.publish([first, second])
     claims = hand.claim(2)

@@ -6,16 +6,15 @@ defaults, then the built-in ones here) is the operator or `millgate dev`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from math import inf
-from typing import Any
+from typing import Any, Final
 
 from millgate.errors import InvalidInput
 from millgate.limits import Rate
-from millgate.message import TOPIC_NAME
+from millgate.message import LONGEST, TOPIC_NAME
 from millgate.retry import Backoff, BackoffType, Jitter, RetryPolicy
 
 
@@ -137,9 +136,27 @@ class Subscription:
         return 0
 
 
+#: No count in a policy is above: every broker can hold it, and sums of several.
+MOST: Final = 1_000_000_000
+
+
+def check_queue(queue: QueuePolicy) -> None:
+    """Raise InvalidInput for a queue's policy that cannot hold; brokers call it in `configure`."""
+    check_policy(replace(queue.defaults, name="defaults"))
+    if queue.limit is not None and queue.limit < 1:
+        raise InvalidInput("the queue's limit is at least 1; to stop it, suspend it")
+    for name, count in (("limit", queue.limit), ("max_waiting", queue.max_waiting)):
+        if count is not None and count > MOST:
+            raise InvalidInput(f"the queue's {name} is at most {MOST}; leave it out for no bound")
+
+
 def check_policy(policy: TopicPolicy) -> None:
     """Raise InvalidInput for a policy that cannot hold; brokers call it in `configure`."""
-    for holds, rule in (*_rules_of_starts(policy), *_rules_of_ends(policy)):
+    for holds, rule in (
+        *_rules_of_starts(policy),
+        *_rules_of_ends(policy),
+        *_rules_of_sizes(policy),
+    ):
         if not holds:
             raise InvalidInput(f"topic {policy.name!r}: {rule}")
 
@@ -153,7 +170,7 @@ def _rules_of_starts(policy: TopicPolicy) -> tuple[tuple[bool, str], ...]:
         ),
         (0 <= policy.priority <= 9, "priority is between 0 and 9"),
         (1 <= policy.weight <= 100, "weight is between 1 and 100"),
-        (0 <= policy.boost_after < inf, "boost_after is at least 0s, which is never"),
+        (0 <= policy.boost_after < LONGEST, "boost_after is at least 0s, which is never"),
         (
             policy.limit is None or policy.limit >= 1,
             "limit is at least 1; to stop a topic, pause it",
@@ -166,18 +183,26 @@ def _rules_of_starts(policy: TopicPolicy) -> tuple[tuple[bool, str], ...]:
             "FIFO allows a limit of 1 only",
         ),
         (
-            rate is None or (0.1 <= rate.per < inf and rate.capacity >= 1),
+            rate is None or (0.1 <= rate.per < LONGEST and rate.capacity >= 1),
             "rate.per is at least 100ms",
         ),
         (rate is None or rate.count >= 1, "rate.count is at least 1"),
-        (policy.expires_in is None or 0 < policy.expires_in < inf, "expires_in is more than 0s"),
+        (
+            policy.expires_in is None or 0 < policy.expires_in < LONGEST,
+            "expires_in is more than 0s",
+        ),
         (1 <= policy.payload_max <= 16 * 2**20, "payload_max is at least 1, at most 16Mi"),
     )
 
 
 def _rules_of_ends(policy: TopicPolicy) -> tuple[tuple[bool, str], ...]:
     return (
-        (1 <= policy.lease < inf, "lease is at least 1s, and ends"),
+        (1 <= policy.lease < LONGEST, "lease is at least 1s, and ends"),
+        (0 <= policy.hard_timeout < LONGEST, "hard_timeout is at least 0s, and ends"),
+        (
+            policy.soft_timeout is None or policy.soft_timeout >= 0,
+            "soft_timeout is at least 0s",
+        ),
         (
             policy.soft_timeout is None or policy.soft_timeout < policy.hard_timeout,
             "soft_timeout is below hard_timeout",
@@ -185,7 +210,7 @@ def _rules_of_ends(policy: TopicPolicy) -> tuple[tuple[bool, str], ...]:
         (policy.retry.attempts >= 1, "retry.attempts is at least 1"),
         (policy.retry.losses >= 0, "retry.losses is at least 0"),
         (policy.retry.interruptions >= 0, "retry.interruptions is at least 0"),
-        (0 <= policy.result_ttl < inf, "result_ttl is at least 0s, and ends"),
+        (0 <= policy.result_ttl < LONGEST, "result_ttl is at least 0s, and ends"),
         (
             policy.dead is not DeadPolicy.FORWARD or policy.dead_topic not in (None, policy.name),
             "Forward names another topic",
@@ -195,8 +220,30 @@ def _rules_of_ends(policy: TopicPolicy) -> tuple[tuple[bool, str], ...]:
             "dead_topic is the name of a topic",
         ),
         (policy.dead_max >= 0, "dead_max is at least 0, which is no bound"),
-        (0 <= policy.dead_retention < inf, "dead_retention is at least 0s, and ends"),
+        (0 <= policy.dead_retention < LONGEST, "dead_retention is at least 0s, and ends"),
     )
+
+
+def _rules_of_sizes(policy: TopicPolicy) -> Iterator[tuple[bool, str]]:
+    rate, retry = policy.rate, policy.retry
+    counts = {
+        "limit": policy.limit,
+        "key_limit": policy.key_limit,
+        "reserve": policy.reserve,
+        "dead_max": policy.dead_max,
+        "retry.attempts": retry.attempts,
+        "retry.losses": retry.losses,
+        "retry.interruptions": retry.interruptions,
+        "rate.count": None if rate is None else rate.count,
+        "rate.burst": None if rate is None else rate.burst,
+    }
+    for name, count in counts.items():
+        yield count is None or count <= MOST, f"{name} is at most {MOST}"
+    for name in ("initial", "factor", "max"):
+        yield (
+            0 <= getattr(retry.backoff, name) < LONGEST,
+            f"retry.backoff.{name} is at least 0, and ends",
+        )
 
 
 def policy_to_dict(policy: TopicPolicy) -> dict[str, Any]:

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from functools import lru_cache
 from operator import attrgetter
 
-from millgate.errors import InvalidMessage
+from millgate.errors import InvalidInput, InvalidMessage
 from millgate.hints import Final
 from millgate.ids import TASK_ID
 from millgate.message import LONGEST, MAX_KEY, PRIORITIES, TOPIC_NAME, Group, Message
 
+#: More rows than anybody can be answered.
+MOST_ROWS: Final = 2**31 - 1
 _TIME_NAMES: Final = ("delay", "at", "expires_in", "expires_at", "unique_for", "result_ttl")
 _TIMES: Final = attrgetter(*_TIME_NAMES)
 _NO_TIMES: Final = (None,) * 6
@@ -38,6 +40,22 @@ def check(message: Message) -> None:
 @lru_cache(maxsize=1024)
 def _is_topic(name: str) -> bool:
     return TOPIC_NAME.match(name) is not None
+
+
+def bounded(limit: int) -> int:
+    """How many rows are asked for at most: a number that every server can count to."""
+    return min(max(0, limit), MOST_ROWS)
+
+
+def lasting(seconds: float) -> float:
+    """What is stored of a time that somebody asked for: not below 0, and no more than every store can add to now."""
+    return min(max(0.0, seconds), LONGEST)  # NaN becomes 0
+
+
+def check_ttl(seconds: float) -> None:
+    """Raise InvalidInput for a time that no fence or lock can last."""
+    if not -LONGEST < seconds < LONGEST:  # also refuses NaN
+        raise InvalidInput(f"a time of {seconds!r} seconds: give finite seconds")
 
 
 def check_whole(message: Message) -> None:

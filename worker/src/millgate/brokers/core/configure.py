@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from millgate.brokers.core import dead
 from millgate.brokers.core.line import Line
@@ -12,7 +11,14 @@ from millgate.brokers.core.row import DELAYED, GONE, LANE, LEASED, PARKED, Row
 from millgate.brokers.core.store import Store
 from millgate.brokers.core.topic import Topic
 from millgate.errors import InvalidInput
-from millgate.queues import Configuration, Ordering, QueuePolicy, TopicPolicy, check_policy
+from millgate.queues import (
+    Configuration,
+    Ordering,
+    QueuePolicy,
+    TopicPolicy,
+    check_policy,
+    check_queue,
+)
 
 
 def configure(
@@ -51,11 +57,9 @@ def pause(store: Store, topic: str, paused: bool) -> None:
 def _check(wanted: Configuration, topics: Sequence[TopicPolicy]) -> None:
     for policy in topics:
         check_policy(policy)
-    check_policy(replace(wanted.queue.defaults, name="defaults"))
+    check_queue(wanted.queue)
     limit = wanted.queue.limit
     reserved = sum(policy.reserve for policy in wanted.topics.values())
-    if limit is not None and limit < 1:
-        raise InvalidInput("the queue's limit is at least 1; to stop it, suspend it")
     if limit is not None and reserved > limit:
         raise InvalidInput(
             f"topics reserve {reserved} slots, the queue's limit is {limit}; raise it, or reserve fewer"

@@ -16,6 +16,7 @@ from millgate.brokers.core.topic import Topic
 from millgate.errors import NotDecodable
 from millgate.message import Message, with_record
 from millgate.queues import DeadPolicy
+from millgate.rules import bounded
 
 _TEXT = 500  # characters of an error that travel in a header
 
@@ -83,7 +84,7 @@ def page(store: Store, topic: str | None, limit: int, after: str | None) -> list
     found = heapq.merge(*(reversed(each.dead.values()) for each in topics), key=_newest)
     below = store.dead[after].no if after in store.dead else store.serial + 1
     chosen = (dead for dead in found if dead.no < below)
-    return [letter(dead) for dead in islice(chosen, max(0, limit))]
+    return [letter(dead) for dead in islice(chosen, bounded(limit))]
 
 
 def letter(dead: Dead) -> DeadLetter:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from millgate.brokers.base import Lock
 from millgate.brokers.core.store import Held, Store
+from millgate.rules import check_ttl
 
 
 def acquire(store: Store, now: float, name: str, holder: str, ttl: float) -> Lock | None:
     """Take a lock, or renew it when `holder` has it; None: somebody else has it."""
+    check_ttl(ttl)
     held = store.locks.get(name)
     if held is not None and held.holder != holder:
         return None
@@ -20,6 +22,7 @@ def acquire(store: Store, now: float, name: str, holder: str, ttl: float) -> Loc
 
 def renew(store: Store, now: float, name: str, holder: str, fence: int, ttl: float) -> bool:
     """Keep a lock; False: it is not this grant's any more."""
+    check_ttl(ttl)
     held = store.locks.get(name)
     if held is None or (held.holder, held.fence) != (holder, fence):
         return False

@@ -12,6 +12,7 @@ from millgate.brokers.core.store import Store
 from millgate.brokers.core.topic import Topic
 from millgate.errors import InvalidInput, NotDecodable
 from millgate.message import Message, with_record
+from millgate.rules import bounded
 
 
 def peek(store: Store, now: float, topic: str, state: State, limit: int) -> list[Peeked]:
@@ -23,7 +24,7 @@ def peek(store: Store, now: float, topic: str, state: State, limit: int) -> list
     found = store.topics.get(topic)
     if found is None or limit <= 0:
         return []
-    return [_peeked(row, now) for row in _rows(store, found, state, limit)]
+    return [_peeked(row, now) for row in _rows(store, found, state, bounded(limit))]
 
 
 def _rows(store: Store, topic: Topic, state: State, limit: int) -> list[Row]:

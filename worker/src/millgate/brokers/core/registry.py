@@ -7,6 +7,7 @@ from millgate.brokers.core.place import give_back
 from millgate.brokers.core.row import LEASED
 from millgate.brokers.core.store import Store
 from millgate.fleet import WORKER_TTL, Beat, WorkerInfo, WorkerRef, WorkerRow, WorkerState
+from millgate.rules import check_ttl
 
 
 class Worker:
@@ -104,6 +105,7 @@ def alive(store: Store, now: float, ref: WorkerRef) -> Worker | None:
 
 def fence(store: Store, now: float, name: str, ttl: float) -> Fenced:
     """Forbid the present incarnation to claim."""
+    check_ttl(ttl)
     worker = store.workers.get(name)
     if worker is None:
         return Fenced(known=False, leased=None)

@@ -11,6 +11,7 @@ from millgate.brokers.core.place import give_back
 from millgate.brokers.core.row import LEASED, Row
 from millgate.brokers.core.store import Store
 from millgate.errors import InvalidInput
+from millgate.rules import lasting
 from millgate.settlement import Ack, Bury, Charge, Drop, Later, Settlement
 
 
@@ -36,7 +37,8 @@ def settle(store: Store, now: float, settlements: Sequence[Settlement]) -> tuple
 
 def _ack(store: Store, now: float, row: Row, ack: Ack) -> None:
     # the end comes first: it frees the unique text and the key that a follower may want
-    finish.succeeded(store, now, row, ack.result, ack.result_ttl)
+    ttl = None if ack.result_ttl is None else lasting(ack.result_ttl)
+    finish.succeeded(store, now, row, ack.result, ttl)
     if ack.publish:
         publish.follow(store, now, ack.publish)
 
@@ -53,7 +55,7 @@ def _later(store: Store, now: float, row: Row, later: Later) -> None:
     if row.cancelled:
         finish.cancelled(store, now, row)
     else:
-        give_back(store, row, now + max(0.0, later.delay), now)
+        give_back(store, row, now + lasting(later.delay), now)
 
 
 def _bury(store: Store, now: float, row: Row, bury: Bury) -> None:

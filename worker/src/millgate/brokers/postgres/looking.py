@@ -12,6 +12,7 @@ from millgate.brokers.postgres.session import Session
 from millgate.errors import InvalidInput, NotDecodable
 from millgate.fleet import Beat, WorkerInfo, WorkerRow, WorkerState
 from millgate.message import Message, with_record
+from millgate.rules import bounded
 from millgate.stats import Stats, TopicStats
 
 _PLACES: Final = {1: State.WAITING, 2: State.DELAYED, 3: State.RUNNING, 4: State.FAILED}
@@ -54,7 +55,7 @@ class Looking(Session):
             raise InvalidInput(
                 f"cannot peek at {state!s} messages; ask for waiting, delayed or running, list the dead with `dead`"
             )
-        rows = self.rows("peek", topic, _PEEKED[state], max(0, limit))
+        rows = self.rows("peek", topic, _PEEKED[state], bounded(limit))
         return [
             Peeked(
                 id=row[0],
@@ -72,7 +73,7 @@ class Looking(Session):
         self, topic: str | None = None, limit: int = 100, after: str | None = None
     ) -> list[DeadLetter]:
         """Dead letters, newest first."""
-        return [_letter(row) for row in self.rows("dead", topic, max(0, limit), after, None)]
+        return [_letter(row) for row in self.rows("dead", topic, bounded(limit), after, None)]
 
     def dead_letter(self, id: str) -> DeadLetter | None:  # noqa: A002 -- as in the protocol
         """One dead letter, whole."""

@@ -20,7 +20,7 @@ from millgate.brokers.postgres.arrays import (
 from millgate.brokers.postgres.drafts import following
 from millgate.errors import InvalidInput
 from millgate.message import ClaimRef, Message
-from millgate.rules import check_whole
+from millgate.rules import check_whole, lasting
 from millgate.settlement import Ack, Bury, Charge, Drop, Later, Settlement
 
 _CHARGES: Final = {Charge.FAILURE: 0, Charge.LOSS: 1, Charge.NOTHING: 2}
@@ -102,7 +102,7 @@ def _add_ack(acks: _Acks, ack: Ack, seq: int, token: int) -> None:
     acks.seqs.append(seq)
     acks.tokens.append(token)
     acks.bodies.append(ack.result)
-    acks.ttls.append(ack.result_ttl)
+    acks.ttls.append(None if ack.result_ttl is None else lasting(ack.result_ttl))
     for message in ack.publish:
         check_whole(message)
         acks.publish.append(message)
@@ -112,7 +112,8 @@ def _add_ack(acks: _Acks, ack: Ack, seq: int, token: int) -> None:
 def _other(settlement: Settlement) -> tuple[int, float, int, bytes | None, str | None]:
     if isinstance(settlement, Later):
         charge = _CHARGES[settlement.charge]
-        return _LATER, max(0.0, settlement.delay), charge, failures.pack(settlement.failure), None
+        delay = lasting(settlement.delay)
+        return _LATER, delay, charge, failures.pack(settlement.failure), None
     if isinstance(settlement, Bury):
         return _BURY, 0.0, 0, failures.pack(settlement.failure), str(settlement.reason)
     assert isinstance(settlement, Drop), "acks are elsewhere"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace as replaced
 from typing import Final
 
 from millgate.brokers.base import CancelState, Fenced, Lock, State
@@ -17,9 +16,11 @@ from millgate.queues import (
     QueuePolicy,
     TopicPolicy,
     check_policy,
+    check_queue,
     policy_to_dict,
     queue_to_dict,
 )
+from millgate.rules import check_ttl
 
 _PURGED: Final = (State.WAITING, State.DELAYED)
 _BATCH: Final = 1000
@@ -39,9 +40,7 @@ class Steering(Forwarding):
         for policy in topics:
             check_policy(policy)
         if queue is not None:
-            check_policy(replaced(queue.defaults, name="defaults"))
-            if queue.limit is not None and queue.limit < 1:
-                raise InvalidInput("the queue's limit is at least 1; to stop it, suspend it")
+            check_queue(queue)
         wanted = json.dumps({policy.name: policy_to_dict(policy) for policy in topics})
         whole = None if queue is None else json.dumps(queue_to_dict(queue))
         [(revision, shut)] = self.rows("configure", wanted, whole, replace)
@@ -61,6 +60,7 @@ class Steering(Forwarding):
 
     def fence(self, worker: str, ttl: float) -> Fenced:
         """Forbid a worker to claim."""
+        check_ttl(ttl)
         [(known, leased)] = self.rows("fence", worker, float(ttl))
         return Fenced(known, leased)
 
@@ -107,11 +107,13 @@ class Steering(Forwarding):
 
     def acquire(self, name: str, holder: str, ttl: float) -> Lock | None:
         """Take or renew a lock."""
+        check_ttl(ttl)
         fence = self.value("acquire", name, holder, float(ttl))
         return None if fence is None else Lock(name, holder, fence, ttl)
 
     def renew(self, name: str, holder: str, fence: int, ttl: float) -> bool:
         """Keep a lock."""
+        check_ttl(ttl)
         return bool(self.value("renew", name, holder, fence, float(ttl)))
 
     def release(self, name: str, holder: str | None = None, fence: int | None = None) -> bool:

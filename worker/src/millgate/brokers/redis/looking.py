@@ -13,6 +13,7 @@ from millgate.brokers.redis import failures, rows
 from millgate.brokers.redis.working import Working
 from millgate.errors import InvalidInput, NotDecodable
 from millgate.fleet import Beat, WorkerInfo, WorkerRow, WorkerState
+from millgate.rules import bounded
 from millgate.stats import Stats, TopicStats
 
 _PEEKED: Final = {State.WAITING: "W", State.DELAYED: "D", State.RUNNING: "R"}
@@ -68,7 +69,9 @@ class Looking(Working):
         if limit <= 0:
             return []
         found = []
-        for name, data, counted, due, worker in self.run("peek", topic, _PEEKED[state], limit):
+        for name, data, counted, due, worker in self.run(
+            "peek", topic, _PEEKED[state], bounded(limit)
+        ):
             peeked, rank = _peeked(topic, state, name, data, counted, worker)
             found.append((due, rank, peeked))
         found.sort(key=lambda entry: entry[:2])
@@ -91,7 +94,7 @@ class Looking(Working):
         """Dead letters, newest first."""
         if topic == "":  # which stands for all where it is sent
             return []
-        return self._letters(topic or "", max(0, limit), after or "", "")
+        return self._letters(topic or "", bounded(limit), after or "", "")
 
     def dead_letter(self, id: str) -> DeadLetter | None:  # noqa: A002 -- as in the protocol
         """One dead letter, whole."""

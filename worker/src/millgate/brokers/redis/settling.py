@@ -10,7 +10,7 @@ from zlib import crc32
 from millgate.brokers.redis import failures
 from millgate.brokers.redis.drafts import drafts
 from millgate.message import ClaimRef
-from millgate.rules import check_whole
+from millgate.rules import check_whole, lasting
 from millgate.settlement import Ack, Bury, Charge, Later, Settlement
 
 _CHARGES: Final = {Charge.FAILURE: "F", Charge.LOSS: "L", Charge.NOTHING: "N"}
@@ -102,12 +102,12 @@ def _single(settlement: Settlement, call: bytes, looked_at: bool) -> list[Any]:
     if isinstance(settlement, Ack):
         for message in settlement.publish:
             check_whole(message)
-        ttl = "" if settlement.result_ttl is None else repr(float(settlement.result_ttl))
+        ttl = "" if settlement.result_ttl is None else repr(lasting(float(settlement.result_ttl)))
         kept = ["0", b""] if settlement.result is None else ["1", settlement.result]
         letter = "C" if looked_at else "R"
         return [letter, call, name, *kept, ttl, *drafts(settlement.publish)]
     if isinstance(settlement, Later):
-        delay = repr(max(0.0, float(settlement.delay)))
+        delay = repr(lasting(float(settlement.delay)))
         failure = failures.pack(settlement.failure)
         return ["D", call, name, delay, _CHARGES[settlement.charge], failure]
     if isinstance(settlement, Bury):

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace as replaced
 from typing import Any, Final
 
 from millgate.brokers.base import CancelState, Fenced, Lock, State
 from millgate.brokers.redis import policies
 from millgate.brokers.redis.session import Session
 from millgate.errors import InvalidInput
-from millgate.queues import Configuration, QueuePolicy, TopicPolicy, check_policy
+from millgate.queues import Configuration, QueuePolicy, TopicPolicy, check_policy, check_queue
+from millgate.rules import check_ttl
 
 _PURGED: Final = (State.WAITING, State.DELAYED)
 _BATCH: Final = 150
@@ -31,9 +31,7 @@ class Steering(Session):
         for policy in topics:
             check_policy(policy)
         if queue is not None:
-            check_policy(replaced(queue.defaults, name="defaults"))
-            if queue.limit is not None and queue.limit < 1:
-                raise InvalidInput("the queue's limit is at least 1; to stop it, suspend it")
+            check_queue(queue)
         arguments: list[Any] = ["1" if replace else "0"]
         if queue is None:
             arguments += ["", ""]
@@ -57,6 +55,7 @@ class Steering(Session):
 
     def fence(self, worker: str, ttl: float) -> Fenced:
         """Forbid a worker to claim."""
+        check_ttl(ttl)
         known, leased = self.run("fence", worker, repr(float(ttl)))
         return Fenced(bool(known), leased if known else None)
 
@@ -109,9 +108,9 @@ class Steering(Session):
         return [name.decode() for page in _pages(names) for name in self.run("replay", *page)]
 
     def purge_dead(self, topic: str | None = None, ids: Sequence[str] | None = None) -> int:
+        """Forget dead letters."""
         if topic == "":  # which stands for all where it is sent
             return 0
-        """Forget dead letters."""
         if ids is not None:
             return sum(
                 self.run("purge_dead", topic or "", _BATCH, "1", *page) for page in _pages(ids)
@@ -123,11 +122,13 @@ class Steering(Session):
 
     def acquire(self, name: str, holder: str, ttl: float) -> Lock | None:
         """Take or renew a lock."""
+        check_ttl(ttl)
         fence = self.run("lock", "acquire", name, holder, "", repr(float(ttl)))
         return Lock(name, holder, fence, ttl) if fence else None
 
     def renew(self, name: str, holder: str, fence: int, ttl: float) -> bool:
         """Keep a lock."""
+        check_ttl(ttl)
         return bool(self.run("lock", "renew", name, holder, fence, repr(float(ttl))))
 
     def release(self, name: str, holder: str | None = None, fence: int | None = None) -> bool:
