@@ -175,6 +175,19 @@ def test_texts_that_cannot_be_stored_are_refused(broker: PostgresBroker) -> None
     assert broker.locks() == []
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["a\x00b", "\ud800", "".join(map(chr, range(256, 9000)))],
+    ids=["NUL", "surrogate", "long"],
+)
+def test_a_name_that_cannot_be_stored_is_refused(broker: PostgresBroker, name: str) -> None:
+    with pytest.raises(InvalidInput):
+        broker.acquire(name, "h", 5)
+    with pytest.raises(InvalidInput):
+        broker.wait([name], 0.1)
+    assert broker.locks() == []
+
+
 def test_a_full_disk_is_refused_and_heals(own_server: Postgres, queue: str) -> None:
     client = open_queue(queue, own_server.url())
     client.setup()

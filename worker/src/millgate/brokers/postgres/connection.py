@@ -15,10 +15,10 @@ from psycopg.adapt import AdaptersMap
 from psycopg.conninfo import conninfo_to_dict
 
 from millgate.brokers.postgres import arrays
-from millgate.brokers.postgres.refusals import CONFLICTS, Expired, translate
+from millgate.brokers.postgres.refusals import CONFLICTS, NOT_STORABLE, Expired, translate
 from millgate.brokers.postgres.url import Target
 from millgate.clock import Clock
-from millgate.errors import BrokerUnavailable, UnsafeServer, VersionUnsupported
+from millgate.errors import BrokerUnavailable, InvalidInput, UnsafeServer, VersionUnsupported
 
 T = TypeVar("T")
 OLDEST: Final = 120000  # the server's version number
@@ -152,6 +152,9 @@ class Pool:
                 repeated = repeated or connection is not None
                 self._drop(connection)
                 pause = self._after(error, end, pause)
+            except UnicodeEncodeError as error:  # on its way out: nothing was sent
+                self._drop(connection)
+                raise InvalidInput(NOT_STORABLE.format(error)) from error
             except BaseException:
                 self._drop(connection)
                 raise

@@ -29,7 +29,10 @@ from millgate.errors import (
 #: SQLSTATEs of conflicts between calls: the call was undone and may simply be made again.
 CONFLICTS: Final = frozenset({"40001", "40P01", "55P03"})
 
-_NOT_STORABLE: Final = frozenset({"22021", "22P05"})
+#: What is said of a text that the server cannot hold, and of one that is longer than its indexes take.
+NOT_STORABLE: Final = "a text cannot be stored ({}); leave NUL and lone surrogates out"
+_TOO_LONG: Final = "a name is too long ({}); use a shorter one"
+_NOT_STORABLE: Final = frozenset({"22021", "22P02", "22P05"})
 _PASSING: Final = frozenset({"08", "53", "57"})  # connections, resources, an operator at work
 _READ_ONLY: Final = (
     "the server is a read-only replica (or set read-only); connect to the primary, "
@@ -106,7 +109,9 @@ def translate(error: psycopg.Error, endpoint: str) -> MillgateError:
             f"{endpoint} did not answer in time; the call may or may not have taken effect"
         )
     if state in _NOT_STORABLE or (not state and isinstance(error, psycopg.DataError)):
-        return InvalidInput(f"a text cannot be stored ({text}); leave NUL and lone surrogates out")
+        return InvalidInput(NOT_STORABLE.format(text))
+    if state == "54000":
+        return InvalidInput(_TOO_LONG.format(text))
     return _by_state(state, text, endpoint) if state else _by_text(text, endpoint)
 
 
