@@ -508,3 +508,14 @@ def spread(kind: str) -> int:
     context = multiprocessing.get_context(kind)
     with context.Pool(2) as pool, ProcessPoolExecutor(2, mp_context=context) as executor:
         return sum(pool.map(abs, [-1, -2])) + sum(executor.map(abs, [-3]))
+
+
+@app.task(name="share_memory")
+def share_memory(path: str, name: str, seconds: float) -> None:
+    """Memory that forks are to see: a file, which nobody removes who is killed."""
+    from multiprocessing.shared_memory import SharedMemory
+
+    memory = SharedMemory(name, create=True, size=MEGABYTE)
+    note(path, "start")
+    time.sleep(seconds)
+    memory.close()  # and has forgotten to unlink it

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import signal
 import time
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from millgate.message import Options
 from millgate.retry import Backoff, RetryPolicy
 from support.bench import every_broker, every_broker_and_memory
 from support.local import gone
@@ -72,6 +74,23 @@ def test_a_childs_orphans_end_with_it(bench: Any, sleepers: Any) -> None:
     [child] = worker.children
     os.kill(child, signal.SIGKILL)
     eventually(lambda: not sleepers(), timeout=2)
+
+
+@pytest.mark.parametrize("end", ["timeout", "child", "supervisor", "guardian", "stop"])
+def test_memory_that_a_task_has_shared_goes_with_its_processes(bench: Any, end: str) -> None:
+    shared = Path("/dev/shm") / f"millgate-{secrets.token_hex(6)}"
+    options = Options(hard_timeout=1.0 if end == "timeout" else None, attempts=1)
+    seconds = 0.0 if end == "stop" else 60.0
+    bench.send("share_memory", str(bench.journal), shared.name, seconds, options=options)
+    worker = bench.ready(children=1)
+    bench.until_noted("start")
+    assert shared.exists()
+    if end == "stop":
+        assert worker.stop() == 0
+    elif end != "timeout":
+        victim = worker.children[0] if end == "child" else getattr(worker, end)
+        os.kill(victim, signal.SIGKILL)
+    eventually(lambda: not shared.exists(), timeout=4)
 
 
 @every_broker

@@ -55,6 +55,16 @@ keep.kill(); keep.wait()
 """
 
 
+DISGUISED = """
+import os, subprocess, sys
+from millgate.runtime.processes import children_of, kill_tree, sweep
+program = "import time; time.sleep(60)  # from multiprocessing.resource_tracker import main"
+one = subprocess.Popen([sys.executable, "-c", program])
+while b"resource_tracker" not in open(f"/proc/{one.pid}/cmdline", "rb").read(): pass
+print(kill_tree(one.pid), sweep(()), children_of(os.getpid()), flush=True)
+"""
+
+
 def open_files() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
@@ -109,6 +119,13 @@ def test_a_sweep_ends_strangers_and_leaves_what_is_ours() -> None:
         [sys.executable, "-c", SWEEPER], capture_output=True, text=True, check=True
     )
     assert done.stdout.split() == ["5", "True", "None"]
+
+
+def test_who_clears_up_is_given_a_moment_and_no_more() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", DISGUISED], capture_output=True, text=True, check=True, timeout=20
+    )
+    assert done.stdout == "0 1 []\n"
 
 
 def test_a_sweep_without_strangers_does_nothing() -> None:

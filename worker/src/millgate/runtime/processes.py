@@ -19,6 +19,11 @@ else:
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_CHILD_SUBREAPER: Final = 36
 _ROUNDS: Final = 1000  # a process that forks for ever loses against this many rounds of SIGKILL
+#: How the program of such a process begins, multiprocessing's own and those that were made after it.
+_TRACKER: Final = b"resource_tracker import main"
+#: Looks at one that clears up, and seconds between two of them: it is done in milliseconds.
+_LOOKS: Final = 100
+_LOOK: Final = 0.005
 #: The two links of a directory itself; each thread adds one to /proc/PID/task.
 _OWN_LINKS: Final = 2
 
@@ -90,11 +95,11 @@ def kill(pid: int, number: int = signal.SIGKILL) -> bool:
 
 
 def kill_tree(root: int) -> int:
-    """SIGKILL a root and all that is found under it now; answers how many were signalled.
+    """SIGKILL a root and all that is found under it now but who clears up; answers how many were signalled.
 
-    What forks in between is caught by the sweep of whoever is the subreaper above.
+    What forks in between is caught by the sweep of whoever is the subreaper above, and so is who has cleared up.
     """
-    return sum(kill(pid) for pid in tree_of(root))
+    return sum(kill(pid) for pid in tree_of(root) if not _clears_up(pid))
 
 
 def sweep(mine: Collection[int]) -> int:
@@ -107,11 +112,29 @@ def sweep(mine: Collection[int]) -> int:
         strangers = [pid for pid in children_of(os.getpid()) if pid not in mine]
         if not strangers:
             break
-        for pid in strangers:
+        victims = [pid for pid in strangers if not _clears_up(pid)]
+        if not victims:  # all whom they waited for are gone
+            victims = [pid for pid in strangers if not _ended_by_itself(pid)]
+        for pid in victims:
             killed += kill(pid)
-        for pid in strangers:
+        for pid in victims:
             reap(pid)
     return killed
+
+
+def _clears_up(pid: int) -> bool:
+    """Whether it is the process by which Python's multiprocessing removes shared memory and semaphores: it does so, and
+    ends, when the last process of its tree has ended. Killed, it would leave them to the pod for good."""
+    return _TRACKER in _read(f"/proc/{pid}/cmdline")
+
+
+def _ended_by_itself(pid: int) -> bool:
+    """Whether a child ends within a moment, and reap it."""
+    for _ in range(_LOOKS):
+        if reap(pid, block=False) is not None:
+            return True
+        signal.sigtimedwait((), _LOOK)  # a sleep, for which nothing needs to be imported
+    return False
 
 
 def reap(pid: int, *, block: bool = True) -> int | None:
