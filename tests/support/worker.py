@@ -51,8 +51,9 @@ class WorkerProcess:
             )
 
     def _program(self) -> list[str]:
-        words = [f"--{key}={value}" for key, value in self.flags.items() if value is not True]
-        words += [f"--{key}" for key, value in self.flags.items() if value is True]
+        given = {key: value for key, value in self.flags.items() if value is not None}
+        words = [f"--{key}={value}" for key, value in given.items() if value is not True]
+        words += [f"--{key}" for key, value in given.items() if value is True]
         return ["millgate.cli", "worker", *words]
 
     # --- asking ----------------------------------------------------------------------------------

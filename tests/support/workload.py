@@ -480,6 +480,12 @@ def raise_odd(path: str, kind: str) -> None:
     raise ODD[kind]()
 
 
+@app.task(name="raise_odd_async", retries=1, backoff={"initial": 0.01, "max": 0.01})
+async def raise_odd_async(path: str, kind: str) -> None:
+    await asyncio.sleep(0.01)
+    raise_odd(path, kind)
+
+
 @app.task(name="churn")
 def churn(seconds: float) -> None:
     """Processes that end as soon as they have begun, some of them as orphans."""

@@ -15,7 +15,7 @@ from millgate.brokers.served.values import Sealed
 from millgate.ids import new_id
 from millgate.message import Options
 from millgate.retry import RetryPolicy
-from support.bench import every_broker, every_broker_and_memory
+from support.bench import SERVED, every_broker, every_broker_and_memory
 from support.wait import eventually
 from support.workload import ODD
 
@@ -52,12 +52,23 @@ def test_a_failing_task_is_buried_after_its_attempts_with_its_traceback(bench: A
     )
 
 
-@every_broker_and_memory
-def test_whatever_a_task_raises_is_its_own_failure_and_disturbs_nobody(bench: Any) -> None:
+@pytest.mark.parametrize(
+    ("bench", "task", "slots"),
+    [
+        *((name, "raise_odd", 1) for name in (*SERVED, "memory")),
+        ("local", "raise_odd", 4),
+        ("local", "raise_odd_async", 1),
+        ("local", "raise_odd_async", 4),
+    ],
+    indirect=["bench"],
+)
+def test_whatever_a_task_raises_is_its_own_failure_and_disturbs_nobody(
+    bench: Any, task: str, slots: int
+) -> None:
     bench.configure()
-    odd = {kind: bench.send("raise_odd", str(bench.journal), kind) for kind in ODD}
+    odd = {kind: bench.send(task, str(bench.journal), kind) for kind in ODD}
     others = bench.send_many("add", [(number, 1) for number in range(20)])
-    worker = bench.ready(children=2)
+    worker = bench.ready(children=2, slots=slots)
     ends = dict(zip(odd, bench.ends_of(list(odd.values())), strict=True))
     assert {(one.state, one.reason, one.attempt) for one in ends.values()} == {
         ("failed", "Failed", 2)
