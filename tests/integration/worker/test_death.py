@@ -99,7 +99,8 @@ def test_killing_supervisor_or_guardian_ends_everything_and_the_task_runs_again_
     bench: Any, sleepers: Any, victim: str
 ) -> None:
     bench.configure(lease=2.0)
-    sent = bench.send("spawn_sleep", str(bench.journal), sleepers.tag, 2.0)
+    patient = Options(hard_timeout=3600.0)  # which has no part in when it runs again
+    sent = bench.send("spawn_sleep", str(bench.journal), sleepers.tag, 2.0, options=patient)
     worker = bench.ready()
     bench.until_noted("start")
     eventually(lambda: len(sleepers()) == 2)

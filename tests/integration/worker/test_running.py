@@ -15,6 +15,7 @@ from millgate.brokers.served.values import Sealed
 from millgate.ids import new_id
 from millgate.message import Options
 from millgate.retry import RetryPolicy
+from millgate.runtime.rss import rss_of
 from support.bench import SERVED, every_broker, every_broker_and_memory
 from support.wait import eventually
 from support.workload import ODD
@@ -300,6 +301,24 @@ def test_delayed_tasks_start_once_and_in_time_whoever_comes_and_goes(bench: Any)
     assert starts.keys() == sent.keys()
     assert all(starts[one] > due - 0.05 for one, due in sent.items())
     assert sum(state.attempt > 1 for state in states) <= 1  # what the killed worker ran
+
+
+@every_broker
+def test_what_is_delayed_weighs_on_no_worker(bench: Any) -> None:
+    first = bench.ready(children=1)
+    assert bench.result(bench.send("add", 1, 1)) == 2
+    before = rss_of(first.supervisor) or 0
+    for _ in range(40):  # 40 MB
+        bench.send_many("echo", [("x" * 10_000,)] * 100, delay=3600.0)
+    assert bench.result(bench.send("add", 1, 1)) == 2
+    sizes = [rss_of(first.supervisor) or 0]
+    first.end()
+    second = bench.ready(children=1)
+    assert bench.result(bench.send("add", 1, 1)) == 2
+    sizes.append(rss_of(second.supervisor) or 0)
+    assert max(sizes) < before + 15e6
+    topic = bench.broker.stats().topics["default"]
+    assert (topic.delayed, topic.leased, topic.started) == (4000, 0, 3)
 
 
 def test_many_tasks_run_once_each(bench: Any) -> None:
