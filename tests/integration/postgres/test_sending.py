@@ -16,7 +16,7 @@ from millgate.brokers.base import State
 from millgate.brokers.postgres import PostgresBroker, arrays
 from millgate.brokers.postgres.settling import settling
 from millgate.errors import InvalidInput, PayloadTooLarge
-from millgate.message import Receipt
+from millgate.message import Group, Receipt
 from millgate.queues import Subscription
 from millgate.settlement import Ack
 from support.builders import a_message, a_topic, some_messages
@@ -99,6 +99,32 @@ def test_a_repeat_beside_the_end_of_the_first_is_not_run_again(
         assert sent.result() == [Receipt(message.id, duplicate=True)]
     caller.commit()
     assert hand.claim(5) == []
+
+
+@pytest.mark.parametrize("first", ["the end", "the group"])
+def test_a_group_hears_of_a_member_that_ends_while_it_is_stored(
+    broker: PostgresBroker, open_one: Open, queue: str, first: str
+) -> None:
+    hand, other, member, callback = Hand(broker), open_one(queue), a_message(), a_message()
+    broker.publish([member])
+    settlement = settling([Ack(hand.one().ref, b"1")])
+    group = Group("g", (member.id,), callback)
+    waits = "SELECT true FROM pg_stat_activity WHERE wait_event = 'transactionid' AND query LIKE %s"
+    with psycopg.connect(database_url()) as one, ThreadPoolExecutor(1) as pool:
+        arrays.register(one.adapters)
+        if first == "the end":
+            one.execute(broker.statement("settle", 26), (1, *settlement.columns), binary=True)
+            rest = pool.submit(other.publish, [member], group)
+        else:
+            receipts = [Receipt(member.id, duplicate=True)]
+            one.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
+            broker._gather(one, group, [member], receipts)  # type: ignore[arg-type]
+            rest = pool.submit(other.rows, "settle", 1, *settlement.columns)  # type: ignore[arg-type]
+        with psycopg.connect(database_url(), autocommit=True) as looking:
+            eventually(lambda: looking.execute(waits, [f'%"{queue}"%']).fetchone())
+        one.commit()
+        rest.result()
+    assert broker.states([callback.id])[0].state is State.WAITING
 
 
 def test_a_long_transaction_holds_up_neither_claims_nor_publishers(

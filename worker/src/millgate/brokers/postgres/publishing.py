@@ -135,7 +135,8 @@ class Publishing(Session):
         members = tuple(real.get(member, member) for member in group.members)
         watches = list(drafts.watches(group, messages, real))
         watched, waiting, places = zip(*watches, strict=True) if watches else ((), (), ())
-        columns = (Texts(watched), Texts(waiting), Ints(places))
+        old = [receipt.id for receipt in receipts if receipt.duplicate]
+        columns = (Texts(old) if old else None, Texts(watched), Texts(waiting), Ints(places))
         callback = replace(group.callback, gather=members)
         self.run(
             connection,

@@ -117,15 +117,29 @@ BEGIN
   END IF;
 END $$;
 
--- Begin to wait for a group, in the transaction that published its members. The callback's columns are its draft's.
+-- Let nobody end these messages before this transaction does: who ends them then sees what it has stored of them.
+CREATE FUNCTION hold_1(p_ids text[]) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM 1 FROM msg m CROSS JOIN LATERAL (SELECT 1 FROM ready r WHERE r.lane = (m.topic << 4) | (9 - m.prio) AND r.seq = m.seq
+    FOR KEY SHARE) r WHERE m.id = ANY (p_ids);
+  PERFORM 1 FROM msg m CROSS JOIN LATERAL (SELECT 1 FROM parked p WHERE p.seq = m.seq FOR KEY SHARE) p WHERE m.id = ANY (p_ids);
+  PERFORM 1 FROM msg m CROSS JOIN LATERAL (SELECT 1 FROM delayed d WHERE d.seq = m.seq FOR KEY SHARE) d WHERE m.id = ANY (p_ids);
+  PERFORM 1 FROM msg m CROSS JOIN LATERAL (SELECT 1 FROM lease l WHERE l.seq = m.seq FOR KEY SHARE) l WHERE m.id = ANY (p_ids);
+END $$;
+
+-- Begin to wait for a group, in the transaction that published its members; `p_old` are those that were there already. The
+-- callback's columns are its draft's.
 CREATE FUNCTION group_1(
-  p_group text, p_require boolean, p_watch text[], p_member text[], p_place int[],
+  p_group text, p_require boolean, p_old text[], p_watch text[], p_member text[], p_place int[],
   c_topic text, c_id text, c_prio smallint, c_record bytea, c_key text, c_delay float8, c_at float8, c_expires_in float8,
   c_expires_at float8, c_ukey text, c_ufor float8, c_ttl float8, c_grp text
 ) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   PERFORM pg_advisory_xact_lock_shared(gate_1(1));
   PERFORM refuse_1(ARRAY[c_topic], ARRAY[1], ARRAY[c_id], ARRAY[c_record], '{}');
+  IF p_old IS NOT NULL THEN
+    PERFORM hold_1(p_old);
+  END IF;
   PERFORM gather_1(p_group, ROW (c_id, c_topic, c_prio, c_record, c_key, c_delay, c_at, c_expires_in, c_expires_at, c_ukey, c_ufor,
     c_ttl, c_grp)::draft, p_require, p_watch, p_member, p_place, clock_timestamp());
 END $$;
