@@ -722,17 +722,27 @@ def test_a_coroutine_that_the_runtime_stops_is_what_the_surroundings_say(app: Ap
     expired = cancelled(App("memory://"), around(is_soft_expired=True), lambda: None)
     assert isinstance(expired, Raised)
     assert expired.reason is Reason.TIMED_OUT
-    assert cancelled(App("memory://"), around(), lambda: None) == Interrupted()
+    by_the_app = cancelled(App("memory://"), around(), lambda: None)
+    assert isinstance(by_the_app, Raised)
+    assert by_the_app.reason is Reason.FAILED
 
 
-def test_a_coroutine_that_cancels_itself_has_failed(app: App) -> None:
-    outcome = work(app, _cancels_itself)
-    assert isinstance(outcome, Raised)
-    assert outcome.failure.error.endswith("CancelledError")
+async def _raises_it() -> None:
+    raise asyncio.CancelledError
 
 
 async def _cancels_itself() -> None:
-    raise asyncio.CancelledError
+    running = asyncio.current_task()
+    assert running is not None
+    running.cancel()
+    await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("task", [_raises_it, _cancels_itself])
+def test_a_coroutine_that_cancels_itself_has_failed(app: App, task: Any) -> None:
+    outcome = work(app, task)
+    assert isinstance(outcome, Raised)
+    assert outcome.failure.error.endswith("CancelledError")
 
 
 def test_async_hooks_need_the_loop(app: App) -> None:

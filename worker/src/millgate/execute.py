@@ -323,15 +323,14 @@ def _outcome_of(error: BaseException, surroundings: Surroundings) -> Outcome:
 
 
 def _outcome_of_async(error: BaseException, surroundings: Surroundings) -> Outcome:
-    """As `_outcome_of`; the runtime stops a coroutine by cancelling it, and the surroundings say why."""
-    if type(error).__name__ == "CancelledError" and not _asked(surroundings.cancelled):
-        import asyncio
-
-        task = asyncio.current_task()
-        if _asked(surroundings.soft_expired):
-            return Raised(describe(SoftTimeout("cancelled at its soft timeout")), Reason.TIMED_OUT)
-        if task is not None and task.cancelling():
-            return Interrupted()
+    """As `_outcome_of`; the runtime stops a coroutine by cancelling it, and the surroundings say why. If they do not,
+    it was the app itself, which has failed: given back uncharged, such a task would run again for ever."""
+    if (
+        type(error).__name__ == "CancelledError"
+        and not _asked(surroundings.cancelled)
+        and _asked(surroundings.soft_expired)
+    ):
+        return Raised(describe(SoftTimeout("cancelled at its soft timeout")), Reason.TIMED_OUT)
     return _outcome_of(error, surroundings)
 
 

@@ -118,3 +118,35 @@ def test_a_plain_job_that_is_told_to_stop_before_its_thread_has_it_reports_its_e
     assert looked.wait(10)
     go_on.set()
     assert scene.hear()[:2] == ["done", 1]
+
+
+def test_a_plain_job_for_which_there_is_no_thread_goes_back_and_runs_no_second_time(
+    app: App, scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[int] = []
+    app.task(name="plain")(lambda: ran.append(1))
+
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        scene.run(1, "plain")
+        assert scene.hear()[3][0] == "interrupted"
+    scene.run(2, "plain")
+    assert scene.hear()[3][0] == "returned"
+    assert ran == [1]
+
+
+def test_a_run_whose_end_was_an_error_of_ours_is_reported_all_the_same(
+    app: App, scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app.task(name="plain")(lambda: 7)
+
+    def fail(_seq: int) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(scene.looped._interrupts, "enter", fail)
+    scene.run(1, "plain")
+    word, seq, _, outcome = scene.hear()
+    assert (word, seq, outcome[0]) == ("done", 1, "raised")

@@ -15,6 +15,10 @@ _MEMORY: Final = {
     Because.OOM_KILLED: "the kernel's OOM killer ended the task's process",
     Because.DATA_LIMIT: "the task's process reserved more memory than its hard ceiling and was aborted",
 }
+_BROKEN: Final = (
+    "the child process did not speak with its worker any more and was stopped: something in it holds the interpreter,"
+    " or has closed or written into descriptors that are not its own"
+)
 #: Endings that we brought about for a reason that is nobody's fault.
 _OURS: Final = {Because.DRAINED, Because.LEASE_LOST, Because.HARD_TIMEOUT, Because.CANCELLED}
 
@@ -58,6 +62,8 @@ def outcome_of(stopping: Because | None, because: Because, status: int) -> Outco
         return Died(Reason.MEMORY_EXCEEDED, _failure("MemoryExceeded", _MEMORY[because]))
     if because in _OURS:
         return Interrupted()
+    if because is Because.BROKEN:
+        return Died(Reason.LOST, _failure("ChildBroken", _BROKEN))
     words = describe_status(status)
     return Died(
         Reason.LOST, _failure("ChildDied", f"the child process ended with {words} during the run")

@@ -230,6 +230,10 @@ class Floor:
         self._desk.ask(seq, verb, arguments, answer)
 
     # --- the end ---------------------------------------------------------------------------------
+        if verb == "acquire_lock" and seq not in child.runs:
+            # a thread that the task has left behind: no end would come that gives the lock back
+            answer(False, ["InvalidInput", "the task that asks for this lock has ended"])
+            return
 
     def begin_drain(self, timeout: float) -> None:
         """The signal to stop, or another one, which hurries."""

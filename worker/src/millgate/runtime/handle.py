@@ -27,6 +27,8 @@ _READ: Final = reactor.READ  # in the constructor the module's name is taken
 #: Seconds for which a child that runs nothing may leave a run alone; some of a look at it.
 NEGLECT: Final = 30.0
 _LOOK: Final = 0.25
+#: … for which its link may be closed although it lives: it is about to end, mostly.
+_DEAF: Final = 1.0
 _ENDED: Final = select.EPOLLHUP | select.EPOLLERR
 
 
@@ -65,6 +67,7 @@ class Child:
         self._kept = (0, 0)  # what its page showed at the last look
         self._looked = now
         self._neglected = (0, 0.0)  # the run that is next, and for how long it is
+        self._deaf = 0.0  # seconds for which its link is closed
         self.captures: dict[int, Capture] = {}  # by the number of the run; 0: nobody says whose
         self.listen: Callable[[Run | None], Capture]
         self.quiet = 0  # results since it last printed
@@ -289,9 +292,13 @@ class Child:
 
     def neglects(self, now: float) -> bool:
         """Whether it has left its next run alone for long although it runs nothing: what holds its interpreter is no
-        task, and no timeout would end it. Time in which nobody looked, as in a freeze, does not count."""
+        task, and no timeout would end it. Or whether it has closed its link, as a task does that closes whatever is
+        open: no result can come. Time in which nobody looked, as in a freeze, does not count."""
         looked, self._looked = self._looked, now
         following = next(iter(self.runs), 0)
+        if self._link is None:
+            self._deaf += min(now - looked, _LOOK)
+            return self._deaf > _DEAF
         if not following or following <= self.table.started:
             self._neglected = 0, 0.0
             return False

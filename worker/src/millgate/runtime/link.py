@@ -111,9 +111,11 @@ class Link:
         if kept:
             data = bytes(self._table.kept()) + data
         sent = os.write(self.descriptor, data)
-        while sent < len(data):
-            data = data[sent:]
-            sent = os.write(self.descriptor, data)
+        if sent < len(data):
+            rest = memoryview(data)  # a large frame is not copied for each part of it that goes
+            while sent < len(rest):
+                rest = rest[sent:]
+                sent = os.write(self.descriptor, rest)
         if kept:
             self._table.clear()
             self._keeps = False

@@ -5,19 +5,23 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+import traceback
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, Final
 
 from millgate import execute
 from millgate.errors import SoftTimeout
 from millgate.execute import Job
 from millgate.failure import describe
-from millgate.outcome import Outcome, Raised, Reason
+from millgate.outcome import Interrupted, Outcome, Raised, Reason
 from millgate.runtime.blocked import Blocked
 from millgate.runtime.station import Station
 from millgate.runtime.table import LOOK
 from millgate.runtime.threaded import Interrupts
+
+#: Seconds after which a run for which there was no thread may begin again, somewhere.
+_NO_THREAD: Final = 1.0
 
 
 class Looped:
@@ -29,6 +33,7 @@ class Looped:
         self._waiting: deque[list[Any]] = deque()
         self._running: dict[int, asyncio.Task[None]] = {}
         self._threaded: set[int] = set()  # those of them that run in a thread, or will
+        self._left: set[int] = set()  # those of them that were given back without a thread
         self._interrupts = Interrupts(station)
         self._executor = ThreadPoolExecutor(slots, "slot")
         self._loop = asyncio.new_event_loop()
@@ -52,7 +57,16 @@ class Looped:
         # a coroutine that asks without awaiting reads what comes meanwhile
         self._station.link.arrived = lambda: self._loop.call_soon_threadsafe(self._take)
         self._loop.add_reader(self._station.link.descriptor, self._readable)
-        self._loop.run_until_complete(self._until_over())
+        while not self._over.is_set() or self._running or self._waiting:
+            over = self._until_over()
+            try:
+                self._loop.run_until_complete(over)
+            except (
+                BaseException
+            ):  # of what a run has left in the loop, or done to it: the others go on
+                if self._loop.is_closed():
+                    raise
+                traceback.print_exc()
 
     async def _until_over(self) -> None:
         await self._over.wait()
@@ -101,7 +115,10 @@ class Looped:
     async def _one(self, seq: int, job: Any) -> None:
         station = self._station
         began = station.clock.monotonic()
-        outcome = await self._outcome(seq, job) if isinstance(job, Job) else job
+        try:
+            outcome = await self._outcome(seq, job) if isinstance(job, Job) else job
+        except BaseException as error:  # noqa: BLE001 -- without an end it would have its slot until the hard timeout
+            outcome = Raised(describe(error))
         station.report(seq, outcome, began)
 
     async def _outcome(self, seq: int, job: Job) -> Outcome:
@@ -110,7 +127,13 @@ class Looped:
             return await self._in_loop(seq, job)
         self._threaded.add(seq)
         try:
-            return await self._loop.run_in_executor(self._executor, self._in_thread, seq, job)
+            made = self._executor.submit(self._in_thread, seq, job)
+            return await asyncio.wrap_future(made)
+        except (
+            RuntimeError
+        ):  # no thread is to be had; one that gets free finds the job all the same
+            self._left.add(seq)
+            return Interrupted(_NO_THREAD)
         finally:
             self._threaded.discard(seq)
 
@@ -127,6 +150,9 @@ class Looped:
             self._blocked.leave(task)
 
     def _in_thread(self, seq: int, job: Job) -> Outcome:
+        if seq in self._left:
+            self._left.discard(seq)
+            return Interrupted()
         self._interrupts.enter(seq)
         try:
             return self._station.guarded(seq, self._station.run, job)

@@ -92,7 +92,8 @@ class Pool:
                 break
         for child in list(self.children.values()):
             self._hurry(child, now)
-            if child.neglects(now) and child.phase is not Phase.ENDING:
+            if child.phase is not Phase.ENDING and child.neglects(now):
+                child.phase, child.ending_at = Phase.ENDING, now
                 self._journal.say("error", "child takes up nothing", child=child.pid)
                 child.kill(Because.BROKEN)
             if child.phase is Phase.RETIRING:

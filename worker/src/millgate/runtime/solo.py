@@ -91,11 +91,25 @@ class Solo:
         self._running = seq
         try:
             outcome: Outcome = self._loop.run_until_complete(self._coroutine)
+        except BaseException:
+            self._see_off(self._coroutine)
+            raise
+        else:
             return outcome
         finally:
             self._running = 0
             self._blocked.leave(self._coroutine)
             self._coroutine = None
+
+    def _see_off(self, coroutine: Any) -> None:
+        """Something beside a coroutine has stopped its loop: sys.exit in a task that it made, for example. It must not
+        go on, unseen, when the loop runs for the next one."""
+        while not coroutine.done() and not self._loop.is_closed():
+            coroutine.cancel()
+            try:
+                self._loop.run_until_complete(coroutine)
+            except BaseException:  # noqa: BLE001, S112 -- the first one is told
+                continue
 
     def _look(self, _number: int, _frame: Any) -> None:
         seq, table = self._running, self._station.table

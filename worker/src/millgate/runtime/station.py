@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 #: Bytes by which a child that ran into its data limit raises it, to be able to report that.
 _REPORT_ROOM: Final = 32 * 2**20
 _CLOSE: Final = 8 * 2**20
+_NO_MEMORY: Final = Raised(
+    Failure("builtins.MemoryError", "out of memory, even to say where"), Reason.MEMORY_EXCEEDED
+)
 
 
 class Around:
@@ -81,6 +84,9 @@ class Station:
         except NotDecodable as error:
             failure = Failure("millgate.errors.NotDecodable", str(error))
             return seq, Rejected(failure, Reason.UNDECODABLE)
+        except MemoryError:
+            raise_limit()
+            return seq, _NO_MEMORY
         _, failures, losses, interruptions = counts
         # what was given back uncharged is not an attempt to the task
         attempt = failures + losses + 1
@@ -114,26 +120,38 @@ class Station:
 
     def report(self, seq: int, outcome: Outcome, began: float, *, more: bool = False) -> None:
         """Send the result, everything printed before it. `more`: another job begins at once, or `flush` is called;
-        then a plain success may wait for others. Whatever else it is, the supervisor may want to act upon it."""
+        then a plain success may wait for others. Whatever else it is, the supervisor may want to act upon it.
+
+        When nothing can be sent, as after a task that has closed whatever was open, this process ends: so it is known
+        at least that the run has ended."""
         if self.link.foreign:
             end_fork(outcome)
+        try:
+            now = self.clock.monotonic()
+            self._tell(seq, outcome, now - began, more=more)
+            if now - began > LONG or now > self._trimmer.due:
+                self._trimmer.look(now)
+        except Exception:  # noqa: BLE001 -- one of several threads that ended alone would be missed by nobody
+            give_up()
+
+    def _tell(self, seq: int, outcome: Outcome, seconds: float, *, more: bool) -> None:
         if isinstance(outcome, Raised):
             outcome = _named(outcome)
-        now = self.clock.monotonic()
-        seconds = now - began
         said = printed.take(seq)
-        frame = [wire.SAID if said else wire.DONE, seq, seconds, wire.dump_outcome(outcome)]
+        kind = wire.SAID if said else wire.DONE
         try:
+            frame = [kind, seq, seconds, wire.dump_outcome(outcome)]
             if said or not more or type(outcome) is not Returned:
                 self.link.send(frame)
             else:
-                self.link.send_soon(frame, now)
+                self.link.send_soon(frame, self.clock.monotonic())
         except wire.FrameTooLarge as error:
             failure = Failure("millgate.errors.PayloadTooLarge", f"the result: {error}")
             refused = Rejected(failure, Reason.RESULT_REFUSED)
-            self.link.send([wire.DONE, seq, seconds, wire.dump_outcome(refused)])
-        if seconds > LONG or now > self._trimmer.due:
-            self._trimmer.look(now)
+            self.link.send([kind, seq, seconds, wire.dump_outcome(refused)])
+        except MemoryError:
+            raise_limit()
+            self.link.send([kind, seq, seconds, wire.dump_outcome(_NO_MEMORY)])
 
     def guarded(self, seq: int, call: Callable[[int, Job], Outcome], job: Job) -> Outcome:
         """The call's outcome, or what it means that it raised all the same: memory gone while it was reported."""
@@ -141,8 +159,7 @@ class Station:
             outcome = call(seq, job)
         except MemoryError:
             raise_limit()
-            failure = Failure("builtins.MemoryError", "out of memory, even to say where")
-            return Raised(failure, Reason.MEMORY_EXCEEDED)
+            return _NO_MEMORY
         except BaseException as error:  # noqa: BLE001 -- a signal between the task's end and here
             failure = Failure(f"{type(error).__module__}.{type(error).__qualname__}", str(error))
             timed_out = self.table.soft_expired(seq)
@@ -150,6 +167,17 @@ class Station:
         if self.link.foreign:
             end_fork(outcome)
         return outcome
+
+
+def give_up() -> None:
+    """End this process, which cannot speak with its supervisor any more, and say why."""
+    try:
+        import traceback
+
+        traceback.print_exc()
+        printed.take()
+    finally:
+        os._exit(1)
 
 
 def end_fork(outcome: Outcome) -> None:
