@@ -116,3 +116,19 @@ def test_locks_are_renewed_however_much_there_is_to_send(scene: Scene) -> None:
         assert renewed.wait(10)
     finally:
         going = False
+
+
+def test_where_no_thread_is_to_be_had_the_task_that_asks_is_told(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        scene.ask(1, "wait", ["a"], 5.0)
+        scene.ask(1, "acquire_lock", "a", 30.0, 5.0)
+    assert [(ok, value[0]) for ok, value in scene.answers] == [(False, "BrokerUnavailable")] * 2
+    assert not scene.desk.holds_locks
+    scene.ask(1, "acquire_lock", "a", 30.0, 0.0)
+    eventually(scene.held)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import errno
 import json
 import socket
+import threading
 import time
+import urllib.request
 from typing import Any
 
 import pytest
@@ -126,3 +128,24 @@ def test_a_client_that_sends_little_by_little_has_no_more_time(
             drip(health.port)
     finally:
         health.close()
+
+
+def test_a_probe_is_answered_also_where_no_thread_is_to_be_had(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    health = Health("127.0.0.1:0", answers())
+    health.start()
+
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    def ask() -> int:
+        with urllib.request.urlopen(f"http://127.0.0.1:{health.port}/livez", timeout=5) as answer:
+            status: int = answer.status
+            return status
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        assert [ask(), ask()] == [200, 200]
+    assert ask() == 200
+    health.close()

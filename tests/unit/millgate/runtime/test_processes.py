@@ -19,7 +19,7 @@ from millgate.runtime.processes import (
     sweep,
     tree_of,
 )
-from millgate.runtime.rss import Tree, data_of, pss_of, rss_of
+from millgate.runtime.rss import KEPT, Tree, data_of, pss_of, rss_of
 from support.local import gone
 from support.wait import eventually
 
@@ -52,6 +52,28 @@ while len(children_of(os.getpid())) < 6: time.sleep(0.01)
 killed = sweep({keep.pid})
 print(killed, children_of(os.getpid()) == [keep.pid], keep.poll(), flush=True)
 keep.kill(); keep.wait()
+"""
+#: Whoever has given up its rights cannot kill what was started with them.
+POWERLESS = """
+import os, subprocess
+from millgate.runtime.processes import children_of, sweep
+stranger, other = subprocess.Popen(["sleep", "60"], stdout=subprocess.DEVNULL), os.fork()
+if other == 0:
+    os.close(1)
+    os.setuid(65534)
+    os.execvp("sleep", ["sleep", "60"])
+while b"\\nUid:\\t65534" not in open(f"/proc/{other}/status", "rb").read(): pass
+os.setuid(65534)
+print(sweep(()), children_of(os.getpid()) == [stranger.pid], stranger.pid, flush=True)
+"""
+#: More processes than descriptors are kept for.
+CROWD = """
+import os, time
+for _ in range(100):
+    if os.fork() == 0:
+        time.sleep(60)
+print("grown", flush=True)
+time.sleep(60)
 """
 
 
@@ -126,6 +148,40 @@ def test_who_clears_up_is_given_a_moment_and_no_more() -> None:
         [sys.executable, "-c", DISGUISED], capture_output=True, text=True, check=True, timeout=20
     )
     assert done.stdout == "0 1 []\n"
+
+
+def test_a_sweep_is_not_held_up_by_whom_it_cannot_kill() -> None:
+    assert os.getuid() == 0, "to give up rights one must have some"
+    done = subprocess.run(
+        [sys.executable, "-c", POWERLESS],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+        timeout=20,
+    )
+    killed, others_gone, stranger = done.stdout.split()
+    os.kill(int(stranger), signal.SIGKILL)
+    assert (killed, others_gone) == ("1", "True")
+
+
+def test_a_large_tree_takes_few_descriptors_and_is_counted_whole() -> None:
+    with subprocess.Popen([sys.executable, "-c", CROWD], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        before = open_files()
+        tree = Tree(process.pid)
+        tree.refresh()
+        tree.refresh()
+        taken = open_files() - before
+        sizes = [rss_of(pid) or 0 for pid in tree_of(process.pid)]
+        total, shared = tree.rss(), tree.share()
+        kill_tree(process.pid)
+        tree.close()
+    assert open_files() <= before
+    assert taken <= KEPT
+    assert len(sizes) == 101
+    assert total == pytest.approx(sum(sizes), rel=0.02)
+    assert 0 < shared < total
 
 
 def test_a_sweep_without_strangers_does_nothing() -> None:

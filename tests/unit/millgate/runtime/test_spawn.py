@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 
 from millgate.runtime import wire
+from millgate.runtime.preload import START_TIMEOUT, NotYet, TemplateEnded
 from millgate.runtime.processes import children_of
 from millgate.runtime.spawn import Spawner
+from support.clock import FakeClock
 from support.wait import eventually
 
 HELLO = wire.encode(["hello", {"path": [], "app": "none:app"}])
@@ -59,4 +61,20 @@ def test_a_child_that_cannot_be_had_leaves_no_descriptor_and_no_process(
             spawner.start()
     assert descriptors() == before
     assert children_of(os.getpid()) == children
+    spawner.close()
+
+
+def test_a_template_that_never_has_the_app_is_given_up(tmp_path: Path) -> None:
+    (tmp_path / "stuck.py").write_text("import time\ntime.sleep(600)\n", encoding="utf-8")
+    clock = FakeClock()
+    hello = wire.encode(["hello", {"path": [str(tmp_path)], "app": "stuck:app"}])
+    spawner = Spawner(1, hello, preload=True, clock=clock)
+    with pytest.raises(NotYet):
+        spawner.start()
+    [template] = spawner.helpers
+    clock.advance(START_TIMEOUT + 1)
+    with pytest.raises(TemplateEnded, match="120s"):
+        spawner.start()
+    assert spawner.helpers == set()
+    assert template not in children_of(os.getpid())
     spawner.close()

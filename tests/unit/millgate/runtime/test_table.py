@@ -91,3 +91,12 @@ def test_rows_and_what_is_kept_do_not_touch() -> None:
         table.expire(seq)
     assert bytes(table.kept()) == b"\xff" * SHELF
     table.close()
+
+
+def test_whoever_looks_at_a_page_that_was_let_go_finds_that_nothing_runs() -> None:
+    table = Table.create(slots=4)
+    assert table.take(3, now=1.0)
+    look = table.started_at  # another thread may just be about to
+    table.close()
+    assert (table.started, look(3)) == (0, 0.0)
+    assert table.unsent() == (0, b"")

@@ -70,12 +70,22 @@ class Desk:
             self._locks[held.holder] = held
             arguments = [held, patience]
         if waits:
-            name = f"desk-{verb}"
-            call = (run, verb, arguments, answer)
-            threading.Thread(target=self._serve, args=call, name=name, daemon=True).start()
+            self._wait_aside(run, verb, arguments, answer)
             return
         self._calls.append(lambda: self._serve(run, verb, arguments, answer))
         self._bell.set()
+
+    def _wait_aside(self, run: int, verb: str, arguments: list[Any], answer: Answer) -> None:
+        call = (run, verb, arguments, answer)
+        thread = threading.Thread(target=self._serve, args=call, name=f"desk-{verb}", daemon=True)
+        try:
+            thread.start()
+        except (
+            RuntimeError
+        ) as error:  # as many processes and threads as there may be: tasks make them too
+            for held in [one for one in arguments if isinstance(one, Held)]:
+                self._locks.pop(held.holder, None)
+            answer(False, ["BrokerUnavailable", f"the worker cannot wait for this: {error}"])
 
     @property
     def holds_locks(self) -> bool:

@@ -222,8 +222,9 @@ class Child:
     # --- its end ---------------------------------------------------------------------------------
 
     def signal(self, number: int) -> None:
-        """Send a signal to the child itself, never to a newer process of its number."""
-        with suppress(ProcessLookupError):
+        """Send a signal to the child itself, never to a newer process of its number. A task may have made of it a
+        program of another user."""
+        with suppress(ProcessLookupError, PermissionError):
             signal.pidfd_send_signal(self._pidfd, number)
 
     def ask_to_end(self, now: float) -> None:
@@ -295,10 +296,10 @@ class Child:
         task, and no timeout would end it. Or whether it has closed its link, as a task does that closes whatever is
         open: no result can come. Time in which nobody looked, as in a freeze, does not count."""
         looked, self._looked = self._looked, now
-        following = next(iter(self.runs), 0)
         if self._link is None:
             self._deaf += min(now - looked, _LOOK)
             return self._deaf > _DEAF
+        following = next(iter(self.runs), 0)
         if not following or following <= self.table.started:
             self._neglected = 0, 0.0
             return False

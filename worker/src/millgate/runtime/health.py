@@ -84,7 +84,12 @@ class Health:
                     return
                 continue  # no descriptor left, or the client has gone: the next probe may find better
             self._seats.acquire()
-            threading.Thread(target=self._serve, args=(client,), name="http", daemon=True).start()
+            try:
+                threading.Thread(
+                    target=self._serve, args=(client,), name="http", daemon=True
+                ).start()
+            except RuntimeError:  # as many as there may be: tasks have threads and processes too
+                self._serve(client)
 
     def _serve(self, client: socket.socket) -> None:
         try:

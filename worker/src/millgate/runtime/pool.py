@@ -18,15 +18,13 @@ from millgate.runtime.ledger import Run
 from millgate.runtime.logs import Journal
 from millgate.runtime.memory import Memory
 from millgate.runtime.metrics import Metrics
-from millgate.runtime.preload import NotYet, TemplateEnded
+from millgate.runtime.preload import START_TIMEOUT, NotYet, TemplateEnded
 from millgate.runtime.processes import describe_status, sweep
 from millgate.runtime.reactor import Reactor
 from millgate.runtime.recycle import REPLACING, Age, Because, Bounds, backoff, over_age
 from millgate.runtime.spawn import Spawner
 from millgate.runtime.verdict import Verdict
 
-#: Seconds that a child may take to import the app.
-START_TIMEOUT: Final = 120.0
 #: Seconds that a child has to end after it was told.
 END_TIMEOUT: Final = 10.0
 #: Replacements in a row, each after one task, at which the ceiling is said to be too low.
@@ -93,9 +91,9 @@ class Pool:
         for child in list(self.children.values()):
             self._hurry(child, now)
             if child.phase is not Phase.ENDING and child.neglects(now):
-                child.phase, child.ending_at = Phase.ENDING, now
                 self._journal.say("error", "child takes up nothing", child=child.pid)
                 child.kill(Because.BROKEN)
+                child.phase, child.ending_at = Phase.ENDING, now
             if child.phase is Phase.RETIRING:
                 self.rest(child)  # its last run may have been lost or cancelled before it started
 

@@ -10,11 +10,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
+from millgate.clock import Clock
 from millgate.errors import AppNotLoaded, NotDecodable
 from millgate.runtime import wire
 from millgate.runtime.processes import prefer_for_oom
 from millgate.runtime.template import ANSWER
 
+#: Seconds that a process may take to import the app.
+START_TIMEOUT: Final = 120.0
 #: Seconds that one fork may take; an app of a gigabyte takes 30 ms.
 _FORK: Final = 2.0
 #: It goes before the supervisor when the kernel has to choose, and after the children: it runs no task.
@@ -30,14 +33,18 @@ class Unfit(Exception):
 
 
 class TemplateEnded(OSError):
-    """The template ended while it imported the app."""
+    """The template ended while it imported the app, or takes too long for that."""
 
 
 class Template:
     """Used by the io thread."""
 
-    def __init__(self, start: Callable[[int], subprocess.Popen[bytes]], hello: bytes) -> None:
+    def __init__(
+        self, start: Callable[[int], subprocess.Popen[bytes]], hello: bytes, clock: Clock
+    ) -> None:
         """`start` runs the template with one end of a link."""
+        self._clock = clock
+        self._late = clock.monotonic() + START_TIMEOUT
         ours, theirs = socket.socketpair()
         with theirs:
             self._process = start(theirs.fileno())
@@ -59,6 +66,7 @@ class Template:
         Raises NotYet, Unfit, AppNotLoaded, TemplateEnded, and other OSErrors when the template is gone.
         """
         if not self._ready:
+            self._await_word()
             self._hear()
         socket.send_fds(self._link, [b"f"], descriptors)
         answer = self._link.recv(ANSWER.size, socket.MSG_WAITALL)
@@ -69,9 +77,14 @@ class Template:
             raise OSError("the template could not fork")
         return int(pid)
 
+    def _await_word(self) -> None:
+        if select.select([self._link], [], [], 0)[0]:
+            return
+        if self._clock.monotonic() > self._late:
+            raise TemplateEnded(f"the app was not imported in {START_TIMEOUT:.0f}s")
+        raise NotYet
+
     def _hear(self) -> None:
-        if not select.select([self._link], [], [], 0)[0]:
-            raise NotYet
         try:
             frames = self._reader.read()
         except NotDecodable as error:

@@ -24,6 +24,9 @@ _TRACKER: Final = b"resource_tracker import main"
 #: Looks at one that clears up, and seconds between two of them: it is done in milliseconds.
 _LOOKS: Final = 100
 _LOOK: Final = 0.005
+#: Seconds that one sweep waits for what it has killed: a process may be in the kernel's hands, or another user's.
+_PATIENCE: Final = 0.5
+_STEP: Final = 0.0005
 #: The two links of a directory itself; each thread adds one to /proc/PID/task.
 _OWN_LINKS: Final = 2
 
@@ -105,20 +108,24 @@ def kill_tree(root: int) -> int:
 def sweep(mine: Collection[int]) -> int:
     """Kill and reap every child of this process that is not in `mine`; answers how many there were.
 
-    Reaps by number, never "any", so that no exit status is stolen from somebody who waits for it.
+    Reaps by number, never "any", so that no exit status is stolen from somebody who waits for it. Who cannot be killed
+    (a program of another user, a system call that does not end) is left to the next sweep: it must hold up nobody.
     """
-    killed = 0
+    killed, left, patience = 0, set(mine), _PATIENCE
     for _ in range(_ROUNDS):
-        strangers = [pid for pid in children_of(os.getpid()) if pid not in mine]
+        strangers = [pid for pid in children_of(os.getpid()) if pid not in left]
         if not strangers:
             break
         victims = [pid for pid in strangers if not _clears_up(pid)]
         if not victims:  # all whom they waited for are gone
             victims = [pid for pid in strangers if not _ended_by_itself(pid)]
-        for pid in victims:
-            killed += kill(pid)
-        for pid in victims:
-            reap(pid)
+        dying = {pid for pid in victims if kill(pid)}
+        killed += len(dying)
+        left.update(pid for pid in victims if pid not in dying and _remains(pid))
+        while (dying := {pid for pid in dying if _remains(pid)}) and patience > 0:
+            signal.sigtimedwait((), _STEP)  # a sleep, for which nothing needs to be imported
+            patience -= _STEP
+        left |= dying
     return killed
 
 
@@ -131,10 +138,18 @@ def _clears_up(pid: int) -> bool:
 def _ended_by_itself(pid: int) -> bool:
     """Whether a child ends within a moment, and reap it."""
     for _ in range(_LOOKS):
-        if reap(pid, block=False) is not None:
+        if not _remains(pid):
             return True
-        signal.sigtimedwait((), _LOOK)  # a sleep, for which nothing needs to be imported
+        signal.sigtimedwait((), _LOOK)
     return False
+
+
+def _remains(pid: int) -> bool:
+    """Reap a child if it has ended; answers whether it is there still."""
+    try:
+        return os.waitpid(pid, os.WNOHANG)[0] == 0
+    except ChildProcessError:
+        return False
 
 
 def reap(pid: int, *, block: bool = True) -> int | None:

@@ -14,6 +14,8 @@ from typing import Final
 from millgate.runtime.processes import tree_of
 
 PAGE: Final = os.sysconf("SC_PAGE_SIZE")
+#: Descriptors kept for one tree. A task may start thousands of processes, and this process needs some for its broker.
+KEPT: Final = 64
 
 
 def rss_of(pid: int) -> int | None:
@@ -41,6 +43,7 @@ class Tree:
     root: int
     walk: Callable[[int], list[int]] = tree_of
     _statm: dict[int, int] = field(default_factory=dict)
+    _others: set[int] = field(default_factory=set)  # processes beside those, looked up each time
     _children: int | None = None  # descriptor of the root's own list
     _listed: bytes = b""
     defunct: int = 0  # ended and not reaped, at the last look
@@ -50,15 +53,21 @@ class Tree:
         pids = self.walk(self.root)
         for gone in self._statm.keys() - set(pids):
             os.close(self._statm.pop(gone))
+        self._others.clear()
         for pid in pids:
             if pid not in self._statm:
                 self._open(pid)
 
     def _open(self, pid: int) -> None:
+        if len(self._statm) >= KEPT:
+            self._others.add(pid)
+            return
         try:
             self._statm[pid] = os.open(f"/proc/{pid}/statm", os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
+        except FileNotFoundError:
             return  # it ended between the walk and here
+        except OSError:
+            self._others.add(pid)  # no descriptor to be had for long
 
     def grew(self) -> bool:
         """Whether the root's main thread has other children than at the last question: a microsecond."""
@@ -84,19 +93,24 @@ class Tree:
             total += int(resident) * PAGE
             # what has ended has no address space any more; asking /proc/…/stat costs ten times as much
             defunct += size == b"0" and pid != self.root
+        for pid in self._others:
+            words = _words(f"/proc/{pid}/statm")
+            if words:
+                total += int(words[1]) * PAGE
+                defunct += words[0] == b"0" and pid != self.root
         self.defunct = defunct
         return total
 
     def size(self, above: int | None = None) -> int:
         """Bytes that the tree really has. Shared pages are told apart only when RSS is over `above`."""
         total = self.rss()
-        if above is None or total <= above or len(self._statm) < 2:
+        if above is None or total <= above or len(self._statm) + len(self._others) < 2:
             return total
         return self.share()
 
     def share(self) -> int:
         """Bytes of all that the last walk found, pages that others have too divided among all that have them."""
-        shares = [pss_of(pid) for pid in list(self._statm)]
+        shares = [pss_of(pid) for pid in [*self._statm, *self._others]]
         known = [share for share in shares if share is not None]
         return sum(known) if known else self.rss()
 
@@ -105,6 +119,7 @@ class Tree:
         for descriptor in self._statm.values():
             os.close(descriptor)
         self._statm.clear()
+        self._others.clear()
         if self._children is not None:
             os.close(self._children)
             self._children = None

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from millgate.clock import Clock, SystemClock
 from millgate.runtime.preload import Template, Unfit, reap_forked
 from millgate.runtime.processes import kill
 from millgate.runtime.table import Table
@@ -45,8 +46,11 @@ class Spawned:
 class Spawner:
     """Starts children. For the thread that lives longest: the kernel ends children with the thread that forked."""
 
-    def __init__(self, slots: int, hello: bytes, *, preload: bool = False) -> None:
+    def __init__(
+        self, slots: int, hello: bytes, *, preload: bool = False, clock: Clock | None = None
+    ) -> None:
         """`hello` is the first frame of every child; with `preload` they are forked from a template."""
+        self._clock = clock or SystemClock()
         self._slots = slots
         self._hello = hello
         self._cache, self._own_cache = _cache_folder()
@@ -100,7 +104,9 @@ class Spawner:
 
     def _fork(self, descriptors: tuple[int, int, int]) -> int:
         if self._template is None:
-            self._template = Template(lambda link: self._popen("template", (link,), 2), self._hello)
+            self._template = Template(
+                lambda link: self._popen("template", (link,), 2), self._hello, self._clock
+            )
         try:
             return self._template.fork(descriptors)
         except OSError:
