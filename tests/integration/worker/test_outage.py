@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
 import time
 from typing import Any
 
@@ -38,6 +40,25 @@ def test_the_worker_outlives_a_server_that_goes_away_and_keeps_its_outcomes(
     assert [
         line["event"] for line in worker.log() if line.get("event", "").startswith("broker")
     ] == ["broker failed", "broker is back"]
+
+
+@pytest.mark.parametrize("own_bench", ["local"], indirect=True)  # what waits is the worker
+def test_a_worker_that_is_to_stop_waits_for_the_server_to_take_its_outcomes(
+    own_bench: Any,
+) -> None:
+    own_bench.configure(lease=90.0)
+    sent = own_bench.send("work", str(own_bench.journal), 1.0)
+    worker = own_bench.ready(children=1, drain_timeout="60s")
+    own_bench.until_noted("start")
+    own_bench.venue.crash()
+    worker.signal(signal.SIGTERM)
+    own_bench.until_noted("end")
+    with pytest.raises(subprocess.TimeoutExpired):
+        worker.wait(25)
+    own_bench.venue.start()
+    assert worker.wait() == 0
+    state = own_bench.state(sent)
+    assert (state.state, state.attempt) == ("succeeded", 1)
 
 
 @pytest.mark.parametrize("own_bench", ["postgres"], indirect=True)  # one is enough for a minute

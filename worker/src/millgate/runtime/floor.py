@@ -95,7 +95,9 @@ class Floor:
             self._verdict.give_back(run)
         self._continue_drain(now)
         step = _IDLE if self._pool.idle and not len(self._dispatcher) else _TICK
-        if any(child.phase is not Phase.READY for child in children.values()):
+        if self.drain.began is not None or any(
+            child.phase is not Phase.READY for child in children.values()
+        ):
             step = _TICK
         if kept:
             step = _SOON
@@ -133,7 +135,8 @@ class Floor:
             for run in runs:
                 self._verdict.give_back(run)
             return
-        self._dispatcher.add(runs)
+        # one that was cancelled or lost between its claim and here has had its end
+        self._dispatcher.add(run for run in runs if not run.ended)
         self._next_tick = min(self._next_tick, self._clock.monotonic() + _TICK)
 
     def lost(self, runs: Sequence[Run]) -> None:
@@ -227,13 +230,13 @@ class Floor:
         def answer(ok: bool, value: Any) -> None:
             self._reactor.post(child.send, wire.answer_frame(request, ok, value))
 
-        self._desk.ask(seq, verb, arguments, answer)
-
-    # --- the end ---------------------------------------------------------------------------------
         if verb == "acquire_lock" and seq not in child.runs:
             # a thread that the task has left behind: no end would come that gives the lock back
             answer(False, ["InvalidInput", "the task that asks for this lock has ended"])
             return
+        self._desk.ask(seq, verb, arguments, answer)
+
+    # --- the end ---------------------------------------------------------------------------------
 
     def begin_drain(self, timeout: float) -> None:
         """The signal to stop, or another one, which hurries."""
@@ -275,9 +278,10 @@ class Floor:
 
     @property
     def finished(self) -> bool:
-        """Whether a drain has nothing left to do here."""
+        """Whether a drain has nothing left to do: no child, and no outcome that the broker has not taken. It may be
+        away for a moment just now, and a run whose outcome is lost is made again."""
         if self.drain.began is None:
             return False
-        return (not self._pool.children and not self._ledger.active) or self.drain.over(
+        return (not self._pool.children and self._ledger.empty) or self.drain.over(
             self._clock.monotonic()
         )
