@@ -204,13 +204,17 @@ def test_one_refused_settlement_does_not_hold_the_others(scene: Scene) -> None:
 
 
 def test_a_next_step_waits_for_room_in_a_full_queue_and_its_result_is_not_lost(
-    scene: Scene,
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scene.broker.publish(some_messages(1))
     [run] = scene.turn(target=1)
     scene.verdict.finish(run, Returned(b"1", (a_message(id="next"),)))
     scene.faulty.refuse = QueueFull
-    scene.turn(target=0)
+    waits: list[float] = []
+    with monkeypatch.context() as patched:
+        patched.setattr(scene.loop._bell, "wait", waits.append)
+        scene.turn(target=0)
+    assert waits == [1.0]  # else it would ask again and again as fast as it can
     assert scene.broker.states([run.claim.id])[0].state == "running"
     scene.faulty.refuse = None
     scene.turn()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from types import SimpleNamespace
+from typing import Any
 
 from millgate.brokers.memory import MemoryBroker
 from millgate.cron import Misfire, Schedule
@@ -16,8 +18,10 @@ from support.clock import FakeClock
 MINUTE = 1_800_000_000.0  # a full minute
 
 
-def timers(broker: MemoryBroker, clock: FakeClock, **tasks: Schedule) -> Timers:
-    journal = Journal(
+def timers(
+    broker: MemoryBroker, clock: FakeClock, journal: Any = None, **tasks: Schedule
+) -> Timers:
+    journal = journal or Journal(
         clock, json_lines=True, level="error", descriptor=os.open("/dev/null", os.O_WRONLY)
     )
     connection = Connection(
@@ -80,3 +84,29 @@ def test_while_an_old_and_a_new_schedule_are_there_no_slot_fires_twice_and_then_
 def test_an_app_without_schedules_needs_no_thread() -> None:
     clock = FakeClock()
     assert not timers(MemoryBroker(clock=clock), clock).know({"plain": TaskWire("plain")})
+
+
+def test_a_clock_that_is_set_back_after_the_start_keeps_no_schedule_silent() -> None:
+    clock = FakeClock(MINUTE + 86_400)  # a day ahead
+    broker = MemoryBroker(clock=clock)
+    one = timers(broker, clock, tick=Schedule("* * * * *"))
+    clock.step(1 - 86_400)
+    one.fire_due(clock.now())
+    clock.advance(60)
+    one.fire_due(clock.now())
+    assert fired(broker) == 1
+
+
+def test_a_schedule_that_fired_for_a_time_to_come_is_told_of_once() -> None:
+    said: list[tuple[str, dict[str, Any]]] = []
+    journal = SimpleNamespace(say=lambda level, _event, **fields: said.append((level, fields)))
+    clock = FakeClock(MINUTE + 1)
+    broker = MemoryBroker(clock=clock)
+    broker.fire("tick", MINUTE + 86_400, [])  # by a machine that is a day ahead
+    broker.fire("tock", MINUTE + 60, [])
+    one = timers(broker, clock, journal, tick=Schedule("* * * * *"), tock=Schedule("* * * * *"))
+    for _ in range(3):
+        one.fire_due(clock.now())
+    assert [(level, fields["task"], fields["seconds"]) for level, fields in said] == [
+        ("error", "tick", 86_399)
+    ]

@@ -32,6 +32,8 @@ _FLOW: Final = 24
 #: Most claims of one call. More would weigh on this process, and save the broker little.
 _AT_ONCE: Final = 300
 _REFUSED_PAUSE: Final = 5.0
+#: … until a queue that was full is tried again.
+_FULL: Final = 1.0
 #: Claims that every settled run earns beside the slots, and their bound.
 _GROWTH: Final = 2
 _WIDEST: Final = 1_000_000
@@ -132,10 +134,12 @@ class Loop:
         room = self._room()
         entries = self._take(room)
         if not room and not entries:
-            self._bell.wait(_WAIT if not self._held_back else 1.0)
+            self._bell.wait(_WAIT)
             return
         claimed = self._call(room, entries)
         if claimed is None:
+            if self._held_back:
+                self._bell.wait(_FULL)
             return
         self._leases.note_state(claimed.state)
         self._accept(claimed, asked=room > 0)

@@ -16,6 +16,8 @@ from millgate.spec import TaskWire
 #: Seconds between two looks, at most: another worker may have fired what this one waits for.
 _LOOK: Final = 30.0
 _RETRY: Final = 2.0
+#: Seconds by which the clocks of a fleet's machines may differ without a word.
+_AHEAD: Final = 60.0
 
 
 class Timers:
@@ -30,6 +32,7 @@ class Timers:
         self._clock = clock
         self._tasks: dict[str, TaskWire] = {}
         self._since: dict[str, float] = {}
+        self._doubted: dict[str, float] = {}  # slots of which it was said that they lie ahead
         self._bell = threading.Event()
         self._stopping = False
 
@@ -65,7 +68,9 @@ class Timers:
         wait = _LOOK
         for name, task in self._tasks.items():
             assert task.schedule is not None
-            since = fired.get(name, self._since[name])
+            # not after now: the clock may have been set back since the app was known
+            since = fired.get(name, min(now, self._since[name]))
+            self._doubt(name, since, now)
             for slot in task.schedule.due(since, now):
                 self._fire(name, task, slot)
                 since = max(since, slot)
@@ -74,6 +79,19 @@ class Timers:
             if following is not None:
                 wait = min(wait, max(0.0, following - self._clock.now()))
         return wait + 0.001
+
+    def _doubt(self, name: str, fired: float, now: float) -> None:
+        """Say it, once, when a schedule is ahead of this machine: until then it is silent in the whole fleet."""
+        if fired > now + _AHEAD and self._doubted.get(name) != fired:
+            self._doubted[name] = fired
+            self._journal.say(
+                "error",
+                "schedule has fired for a time to come; it waits until then",
+                task=name,
+                slot=fired,
+                seconds=round(fired - now),
+                problem="the clock of this machine, or of one that fired it, is or was wrong",
+            )
 
     def _fire(self, name: str, task: TaskWire, slot: float) -> None:
         try:
