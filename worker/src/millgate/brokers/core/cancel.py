@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from millgate.brokers.base import PUBLISH_MEMORY, CancelState, State
 from millgate.brokers.core import finish, results
 from millgate.brokers.core.registry import put_back
-from millgate.brokers.core.row import DELAYED, LEASED
+from millgate.brokers.core.row import LEASED
 from millgate.brokers.core.store import Store
 from millgate.errors import InvalidInput
 
@@ -42,7 +42,7 @@ def purge(store: Store, now: float, topic: str, states: Sequence[State]) -> int:
     if State.WAITING in states:
         rows += [*found.line, *(row for gate in found.gates.values() for row in gate)]
     if State.DELAYED in states:
-        rows += [row for due, _, row in found.later if row.where == DELAYED and row.due == due]
+        rows += found.delayed_rows()
     for row in sorted(rows, key=lambda row: -row.rank):  # from the back, so that nobody moves up
         finish.cancelled(store, now, row, keep_for=PUBLISH_MEMORY)
     return len(rows)

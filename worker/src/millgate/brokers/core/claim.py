@@ -10,11 +10,12 @@ from millgate.brokers.core import finish, rate
 from millgate.brokers.core.choose import Entrant, choose, raised
 from millgate.brokers.core.lease import grant, held, renew, span_of
 from millgate.brokers.core.place import emptied, start
-from millgate.brokers.core.registry import Worker, alive
+from millgate.brokers.core.registry import alive
 from millgate.brokers.core.row import Row
 from millgate.brokers.core.settle import settle
 from millgate.brokers.core.store import Store
 from millgate.brokers.core.topic import Topic
+from millgate.brokers.core.worker import Worker
 from millgate.errors import InvalidInput
 from millgate.fleet import WorkerRef, WorkerState
 from millgate.message import Claim, ClaimRef

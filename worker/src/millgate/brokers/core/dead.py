@@ -8,9 +8,10 @@ from dataclasses import replace
 from itertools import islice
 
 from millgate.brokers.base import DeadLetter
-from millgate.brokers.core import groups, publish
+from millgate.brokers.core import groups
+from millgate.brokers.core.accept import again, follow
 from millgate.brokers.core.place import enter
-from millgate.brokers.core.row import Row, message_of
+from millgate.brokers.core.row import Dead, Row, message_of
 from millgate.brokers.core.store import Store
 from millgate.brokers.core.topic import Topic
 from millgate.errors import NotDecodable
@@ -19,19 +20,6 @@ from millgate.queues import DeadPolicy
 from millgate.rules import bounded
 
 _TEXT = 500  # characters of an error that travel in a header
-
-
-class Dead:
-    """A row that was given up: why, when, and who held it last."""
-
-    __slots__ = ("died", "no", "reason", "row", "worker")
-
-    def __init__(self, row: Row, reason: str, died: float, worker: str) -> None:
-        self.row = row
-        self.reason = reason
-        self.died = died
-        self.worker = worker
-        self.no = 0
 
 
 def put(store: Store, now: float, dead: Dead) -> None:
@@ -44,9 +32,7 @@ def put(store: Store, now: float, dead: Dead) -> None:
     store.serial += 1
     dead.no = store.serial
     store.dead[dead.row.id] = topic.dead[dead.row.id] = dead
-    most = topic.policy.dead_max
-    while most and len(topic.dead) > most:
-        _forget(store, next(iter(topic.dead)))
+    bound(store, topic)
     store.graves = min(store.graves, dead.died + topic.policy.dead_retention)
     store.alarm = min(store.alarm, store.graves)
 
@@ -60,7 +46,7 @@ def take(store: Store, task_id: str) -> Dead | None:
 
 
 def bound(store: Store, topic: Topic) -> None:
-    """Obey a smaller bound by number."""
+    """Forget the oldest of those that are more than the topic keeps."""
     while topic.policy.dead_max and len(topic.dead) > topic.policy.dead_max:
         _forget(store, next(iter(topic.dead)))
 
@@ -127,8 +113,10 @@ def _replay(store: Store, now: float, task_id: str) -> bool:
         return False
     groups.dead_letter_gone(store, task_id)
     store.results.pop(task_id)
-    row = publish.again(store, dead.row)
-    groups.member_revived(store, task_id)
+    row = again(store, dead.row)
+    for callback in groups.member_revived(store, task_id):
+        take(store, callback)
+        store.results.pop(callback)
     enter(store, row, now)
     return True
 
@@ -154,7 +142,7 @@ def _forward(store: Store, now: float, dead: Dead) -> bool:
         group=None,
         headers={**message.headers, **_headers(dead)},
     )
-    publish.follow(store, now, [copy])
+    follow(store, now, [copy])
     return True
 
 

@@ -1,13 +1,14 @@
-"""The end of a message, whichever it is: slots freed, unique text freed, the end remembered, its groups told."""
+"""The end of a message, whichever it is: slots freed, unique text freed, the end remembered, its groups told; and what
+comes of a group with its last member."""
 
 from __future__ import annotations
 
 from millgate.brokers.base import State
-from millgate.brokers.core import dead, groups
+from millgate.brokers.core import dead, groups, results
+from millgate.brokers.core.accept import follow, unplaced
 from millgate.brokers.core.place import remove
-from millgate.brokers.core.results import Ended, keep
-from millgate.brokers.core.row import Row
-from millgate.brokers.core.store import Store
+from millgate.brokers.core.row import Dead, Row
+from millgate.brokers.core.store import Ended, Gathering, Store
 from millgate.outcome import Reason
 
 
@@ -20,7 +21,7 @@ def succeeded(store: Store, now: float, row: Row, result: bytes | None, ttl: flo
         store.recent.current(now)[row.id] = row.topic.name
     else:
         ended = Ended(State.SUCCEEDED, row.topic.name, result, None, "", row.progress, row.attempt)
-        keep(store, now, row.id, ended, kept)
+        results.keep(store, now, row.id, ended, kept)
     _told(store, now, row, State.SUCCEEDED)
 
 
@@ -32,8 +33,8 @@ def bury(store: Store, now: float, row: Row, reason: Reason) -> None:
     ended = Ended(
         State.FAILED, row.topic.name, None, row.failure, reason, row.progress, row.attempt
     )
-    keep(store, now, row.id, ended, _ttl(row, None))
-    dead.put(store, now, dead.Dead(row, reason, now, worker))
+    results.keep(store, now, row.id, ended, _ttl(row, None))
+    dead.put(store, now, Dead(row, reason, now, worker))
     _told(store, now, row, State.FAILED)
 
 
@@ -42,8 +43,27 @@ def cancelled(store: Store, now: float, row: Row, *, keep_for: float | None = No
     row.topic.failed += 1
     _gone(store, now, row)
     ended = Ended(State.CANCELLED, row.topic.name, None, row.failure, "", row.progress, row.attempt)
-    keep(store, now, row.id, ended, _ttl(row, keep_for))
+    results.keep(store, now, row.id, ended, _ttl(row, keep_for))
     _told(store, now, row, State.CANCELLED)
+
+
+def close(store: Store, now: float, gathering: Gathering) -> None:
+    """Publish the callback of a group that waits for nobody any more; bury it where a failed member forbids it."""
+    if gathering.pending or gathering.buried:
+        return
+    callback = gathering.callback
+    taken = results.is_known(store, callback.id)  # somebody published this id meanwhile
+    if taken or not (gathering.failed and gathering.require_all):
+        groups.forget(store, gathering)
+        follow(store, now, [callback])
+        return
+    gathering.buried = True
+    store.callbacks[callback.id] = gathering.id
+    row = unplaced(store, callback)
+    row.failure = groups.failure_of(gathering)
+    bury(store, now, row, Reason.MEMBER_FAILED)
+    if callback.id not in store.dead:
+        groups.forget(store, gathering)
 
 
 def _gone(store: Store, now: float, row: Row) -> None:
@@ -55,7 +75,8 @@ def _gone(store: Store, now: float, row: Row) -> None:
 def _told(store: Store, now: float, row: Row, state: State) -> None:
     store.news.ended.append(row.id)
     if store.watched:
-        groups.member_ended(store, now, row.id, state)
+        for gathering in groups.member_ended(store, row.id, state):
+            close(store, now, gathering)
 
 
 def _ttl(row: Row, ttl: float | None) -> float:

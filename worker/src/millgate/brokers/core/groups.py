@@ -1,43 +1,18 @@
-"""Groups: the ends of their members are counted, and the last one publishes the callback, once."""
+"""Groups: who waits for whom, and what is known of the members. What comes of a complete group, `finish` sees to."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from millgate.brokers.base import State
-from millgate.brokers.core import dead, finish, publish, results
-from millgate.brokers.core.store import Store
+from millgate.brokers.core import results
+from millgate.brokers.core.store import Gathering, Store
 from millgate.errors import InvalidMessage
 from millgate.message import Group, Message, Receipt
-from millgate.outcome import Failure, Reason
+from millgate.outcome import Failure
 
 _NAMED = 20  # failed members that a MemberFailed names
-
-
-class Gathering:
-    """A group that is not complete, or whose callback lies in the dead letters because a member failed."""
-
-    __slots__ = (
-        "buried",
-        "callback",
-        "failed",
-        "id",
-        "members",
-        "pending",
-        "require_all",
-        "watches",
-    )
-
-    def __init__(self, group: Group, members: tuple[str, ...], callback: Message) -> None:
-        self.id = group.id
-        self.members = members
-        self.callback = callback
-        self.require_all = group.require_all
-        self.pending = set(members)
-        self.failed: set[str] = set()
-        self.watches: list[str] = []
-        self.buried = False
 
 
 def check(store: Store, group: Group, messages: Sequence[Message]) -> None:
@@ -57,11 +32,12 @@ def check(store: Store, group: Group, messages: Sequence[Message]) -> None:
 
 
 def gather(
-    store: Store, now: float, group: Group, messages: Sequence[Message], receipts: Sequence[Receipt]
-) -> None:
-    """Begin to wait for the members. One that was a duplicate is waited for under the id that it duplicates."""
+    store: Store, group: Group, messages: Sequence[Message], receipts: Sequence[Receipt]
+) -> Gathering | None:
+    """Begin to wait for the members; None: this group has begun, or is over. A member that was a duplicate is waited
+    for under the id that it duplicates."""
     if group.id in store.groups or results.is_known(store, group.callback.id):
-        return
+        return None
     real = {message.id: receipt.id for message, receipt in zip(messages, receipts, strict=True)}
     members = tuple(real.get(member, member) for member in group.members)
     gathering = Gathering(group, members, replace(group.callback, gather=members))
@@ -70,21 +46,23 @@ def gather(
     for member in members:
         if results.is_final(store, member):
             _note(gathering, member, results.states(store, [member])[0].state)
-    _close_if_complete(store, now, gathering)
+    return gathering
 
 
-def member_ended(store: Store, now: float, task_id: str, state: State) -> None:
-    """Tell the groups that wait for this message, or for a later step of its chain."""
+def member_ended(store: Store, task_id: str, state: State) -> Iterator[Gathering]:
+    """Note it in the groups that wait for this message, or for a later step of its chain; each is answered before the
+    next is looked at, since what comes of one may end another."""
     for name, member in tuple(store.watched.get(task_id, ())):
         gathering = store.groups.get(name)
         if gathering is None or (state is State.SUCCEEDED and task_id != member):
             continue
         _note(gathering, member, state)
-        _close_if_complete(store, now, gathering)
+        yield gathering
 
 
-def member_revived(store: Store, task_id: str) -> None:
-    """A dead member is replayed: its groups wait for it again, and a buried callback is taken back."""
+def member_revived(store: Store, task_id: str) -> list[str]:
+    """A dead member is replayed: its groups wait for it again. Answers the buried callbacks, which are to come back."""
+    buried = []
     for name, member in store.watched.get(task_id, ()):
         gathering = store.groups.get(name)
         if gathering is None:
@@ -94,8 +72,8 @@ def member_revived(store: Store, task_id: str) -> None:
         if gathering.buried:
             gathering.buried = False
             store.callbacks.pop(gathering.callback.id, None)
-            dead.take(store, gathering.callback.id)
-            store.results.pop(gathering.callback.id)
+            buried.append(gathering.callback.id)
+    return buried
 
 
 def dead_letter_gone(store: Store, task_id: str) -> None:
@@ -117,6 +95,14 @@ def forget(store: Store, gathering: Gathering) -> None:
             store.watched.pop(task_id, None)
 
 
+def failure_of(gathering: Gathering) -> Failure:
+    """What a callback that is buried because of its members says."""
+    failed = [member for member in gathering.members if member in gathering.failed]
+    more = f" and {len(failed) - _NAMED} more" if len(failed) > _NAMED else ""
+    said = f"members of group {gathering.id!r} did not succeed: {', '.join(failed[:_NAMED])}{more}"
+    return Failure("millgate.errors.TaskFailed", said)
+
+
 def _watch(
     store: Store, gathering: Gathering, messages: Sequence[Message], real: Mapping[str, str]
 ) -> None:
@@ -135,24 +121,3 @@ def _note(gathering: Gathering, member: str, state: State) -> None:
     gathering.pending.discard(member)
     if state is not State.SUCCEEDED:
         gathering.failed.add(member)
-
-
-def _close_if_complete(store: Store, now: float, gathering: Gathering) -> None:
-    if gathering.pending or gathering.buried:
-        return
-    callback = gathering.callback
-    taken = results.is_known(store, callback.id)  # somebody published this id meanwhile
-    if taken or not (gathering.failed and gathering.require_all):
-        forget(store, gathering)
-        publish.follow(store, now, [callback])
-        return
-    gathering.buried = True
-    store.callbacks[callback.id] = gathering.id
-    row = publish.unplaced(store, callback)
-    failed = [member for member in gathering.members if member in gathering.failed]
-    more = f" and {len(failed) - _NAMED} more" if len(failed) > _NAMED else ""
-    said = f"members of group {gathering.id!r} did not succeed: {', '.join(failed[:_NAMED])}{more}"
-    row.failure = Failure("millgate.errors.TaskFailed", said)
-    finish.bury(store, now, row, Reason.MEMBER_FAILED)
-    if callback.id not in store.dead:
-        forget(store, gathering)

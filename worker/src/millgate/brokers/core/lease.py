@@ -2,32 +2,18 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Sequence
 
 from millgate.brokers.base import Extended
 from millgate.brokers.core import finish
 from millgate.brokers.core.place import give_back
-from millgate.brokers.core.registry import Worker, alive
-from millgate.brokers.core.row import LEASED, Row
+from millgate.brokers.core.registry import alive
+from millgate.brokers.core.row import LEASED, Row, Span
 from millgate.brokers.core.store import Store
+from millgate.brokers.core.worker import Worker
 from millgate.fleet import Beat, WorkerRef, WorkerState
 from millgate.message import ClaimRef
 from millgate.outcome import Failure, Reason
-
-
-class Span:
-    """Leases of one length, the first to lapse first: time only goes forward, so renewed ones go to the end."""
-
-    __slots__ = ("length", "rows")
-
-    def __init__(self, length: float) -> None:
-        self.length = length
-        self.rows: OrderedDict[str, Row] = OrderedDict()
-
-    def first(self) -> Row | None:
-        """The one that lapses first."""
-        return next(iter(self.rows.values()), None)
 
 
 def span_of(store: Store, length: float) -> Span:

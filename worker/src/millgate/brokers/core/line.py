@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterator
 from itertools import islice
 
-from millgate.brokers.core.row import LANE, Row
+from millgate.brokers.core.row import LANE, TAKEN, Row
 
 _SLACK = 64  # marks that are never worth a sweep
 
@@ -50,7 +50,7 @@ class Line:
             self.fresh.popleft()
         else:
             heapq.heappop(self.back)
-        first.where = -1
+        first.where = TAKEN
         return first
 
     def left(self) -> None:

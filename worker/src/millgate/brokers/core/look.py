@@ -32,11 +32,9 @@ def _rows(store: Store, topic: Topic, state: State, limit: int) -> list[Row]:
         parked: Iterator[Row] = (row for gate in topic.gates.values() for row in gate)
         return heapq.nsmallest(limit, [*topic.line.peek(limit), *parked], key=lambda row: row.rank)
     if state is State.DELAYED:
-        waits = (e for e in topic.later if e[2].where == DELAYED and e[2].due == e[0])
-        return [entry[2] for entry in heapq.nsmallest(limit, waits)]
-    held = (
-        row for span in store.spans.values() for row in span.rows.values() if row.topic is topic
-    )
+        delayed = topic.delayed_rows()
+        return heapq.nsmallest(limit, delayed, key=lambda row: (row.due, row.rank))
+    held = (row for row in store.running() if row.topic is topic)
     return heapq.nsmallest(limit, held, key=lambda row: row.rank)
 
 

@@ -3,38 +3,13 @@
 from __future__ import annotations
 
 from millgate.brokers.base import Fenced
+from millgate.brokers.core.finish import cancelled
 from millgate.brokers.core.place import give_back
 from millgate.brokers.core.row import LEASED
 from millgate.brokers.core.store import Store
-from millgate.fleet import WORKER_TTL, Beat, WorkerInfo, WorkerRef, WorkerRow, WorkerState
+from millgate.brokers.core.worker import Worker
+from millgate.fleet import WORKER_TTL, WorkerInfo, WorkerRef, WorkerRow, WorkerState
 from millgate.rules import check_ttl
-
-
-class Worker:
-    """One start of one worker. `call` and `memo` answer a repeated claim."""
-
-    __slots__ = ("beat", "call", "fence", "incarnation", "info", "leased", "memo", "name", "seen")
-
-    def __init__(self, ref: WorkerRef, info: WorkerInfo, seen: float) -> None:
-        self.name = ref.name
-        self.incarnation = ref.incarnation
-        self.info = info
-        self.beat = Beat()
-        self.seen = seen
-        self.leased = 0
-        self.fence: float | None = None  # until when
-        self.call: str | None = None
-        self.memo: tuple[tuple[str, str], ...] = ()
-
-    @property
-    def ref(self) -> WorkerRef:
-        """Which start of which worker it is."""
-        return WorkerRef(self.name, self.incarnation)
-
-    def state(self, now: float) -> WorkerState:
-        """Whether it may claim."""
-        fenced = self.fence is not None and self.fence > now
-        return WorkerState.FENCED if fenced else WorkerState.ACTIVE
 
 
 def register(store: Store, now: float, ref: WorkerRef, info: WorkerInfo) -> None:
@@ -50,11 +25,10 @@ def register(store: Store, now: float, ref: WorkerRef, info: WorkerInfo) -> None
 def _entered(store: Store, ref: WorkerRef, info: WorkerInfo, now: float) -> Worker:
     """A worker's row, and in it what this start holds already: it may have been forgotten while its leases ran on."""
     worker = Worker(ref, info, now)
-    for span in store.spans.values():
-        for row in span.rows.values():
-            if row.worker is not None and row.worker.ref == ref:
-                row.worker = worker
-                worker.leased += 1
+    for row in store.running():
+        if row.worker is not None and row.worker.ref == ref:
+            row.worker = worker
+            worker.leased += 1
     return worker
 
 
@@ -63,18 +37,13 @@ def unregister(store: Store, now: float, ref: WorkerRef) -> None:
     worker = known(store, ref)
     if worker is None:
         return
-    held = [
-        row for span in store.spans.values() for row in span.rows.values() if row.worker is worker
-    ]
-    for row in held:
+    for row in [row for row in store.running() if row.worker is worker]:
         put_back(store, now, row.id)
     del store.workers[ref.name]
 
 
 def put_back(store: Store, now: float, task_id: str) -> bool:
     """Take a running message from its holder, charged to nobody; False: it does not run."""
-    from millgate.brokers.core.finish import cancelled
-
     row = store.rows.get(task_id)
     if row is None or row.where != LEASED:
         return False

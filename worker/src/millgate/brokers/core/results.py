@@ -3,25 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from millgate.brokers.base import PUBLISH_MEMORY, State, TaskState
 from millgate.brokers.core.row import DELAYED, LEASED, Row
-from millgate.brokers.core.store import Store
-from millgate.outcome import Failure
-
-
-@dataclass(slots=True)
-class Ended:
-    """The end of one message, kept for its time to live."""
-
-    state: State
-    topic: str
-    result: bytes | None = None
-    failure: Failure | None = None
-    reason: str = ""
-    progress: bytes | None = None
-    attempt: int = 0
+from millgate.brokers.core.store import Ended, Store
 
 
 def keep(store: Store, now: float, task_id: str, ended: Ended, ttl: float) -> None:

@@ -1,16 +1,16 @@
-"""One accepted message and where it is; the only mutable thing in a queue that has an id of its own."""
+"""One accepted message, where it is, and what holds it there while it runs and when it was given up. Plain data."""
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
+from millgate.brokers.core.worker import Worker
 from millgate.message import DEFAULT_PRIORITY, Message
 from millgate.outcome import Failure
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # a row points back to what it lies in; at run time imports go one way only
     from millgate.brokers.core.admit import Gate
-    from millgate.brokers.core.lease import Span
-    from millgate.brokers.core.registry import Worker
     from millgate.brokers.core.topic import Topic
 
 #: Where a row is. Exactly one holds for every accepted message that has not ended.
@@ -19,8 +19,9 @@ PARKED: Final = 1  # its key is busy
 DELAYED: Final = 2
 LEASED: Final = 3
 GONE: Final = 4  # ended; whatever still points to it skips it
+TAKEN: Final = 5  # popped from its lane, on the way to a worker: never seen between two verbs
 
-_SPAN: Final = 1 << 52  # more messages than any queue will see
+_BAND: Final = 1 << 52  # numbers within one priority: more messages than any queue will see
 
 
 class Row:
@@ -85,14 +86,41 @@ class Row:
         self.token = ""
 
 
+class Span:
+    """Leases of one length, the first to lapse first: time only goes forward, so renewed ones go to the end."""
+
+    __slots__ = ("length", "rows")
+
+    def __init__(self, length: float) -> None:
+        self.length = length
+        self.rows: OrderedDict[str, Row] = OrderedDict()
+
+    def first(self) -> Row | None:
+        """The one that lapses first."""
+        return next(iter(self.rows.values()), None)
+
+
+class Dead:
+    """A row that was given up: why, when, and who held it last."""
+
+    __slots__ = ("died", "no", "reason", "row", "worker")
+
+    def __init__(self, row: Row, reason: str, died: float, worker: str) -> None:
+        self.row = row
+        self.reason = reason
+        self.died = died
+        self.worker = worker
+        self.no = 0
+
+
 def rank(priority: int, seq: int) -> int:
     """The place in a topic's order: a smaller one runs first."""
-    return (9 - priority) * _SPAN + seq
+    return (9 - priority) * _BAND + seq
 
 
 def seq_of(row: Row) -> int:
     """The number that a row got when it was published."""
-    return row.rank % _SPAN
+    return row.rank % _BAND
 
 
 def message_of(row: Row) -> Message:

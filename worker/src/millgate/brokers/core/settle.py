@@ -7,6 +7,7 @@ from typing import Any
 
 from millgate.brokers.base import MAX_BATCH
 from millgate.brokers.core import finish, publish
+from millgate.brokers.core.accept import follow
 from millgate.brokers.core.place import give_back
 from millgate.brokers.core.row import LEASED, Row
 from millgate.brokers.core.store import Store
@@ -40,7 +41,7 @@ def _ack(store: Store, now: float, row: Row, ack: Ack) -> None:
     ttl = None if ack.result_ttl is None else lasting(ack.result_ttl)
     finish.succeeded(store, now, row, ack.result, ttl)
     if ack.publish:
-        publish.follow(store, now, ack.publish)
+        follow(store, now, ack.publish)
 
 
 def _later(store: Store, now: float, row: Row, later: Later) -> None:

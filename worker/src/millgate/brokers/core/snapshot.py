@@ -6,15 +6,12 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from millgate.brokers.base import State
-from millgate.brokers.core.dead import Dead
-from millgate.brokers.core.groups import Gathering
 from millgate.brokers.core.lease import span_of
 from millgate.brokers.core.place import restore
 from millgate.brokers.core.rate import Bucket
-from millgate.brokers.core.registry import Worker
-from millgate.brokers.core.results import Ended
-from millgate.brokers.core.row import LEASED, Row, seq_of
-from millgate.brokers.core.store import Held, Store
+from millgate.brokers.core.row import LEASED, Dead, Row, seq_of
+from millgate.brokers.core.store import Ended, Gathering, Held, Store
+from millgate.brokers.core.worker import Worker
 from millgate.errors import NotDecodable
 from millgate.fleet import Beat, WorkerInfo, WorkerRef
 from millgate.message import Group, Message, pack, unpack

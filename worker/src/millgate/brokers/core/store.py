@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import heapq
 from collections import OrderedDict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+from millgate.brokers.base import State
 from millgate.brokers.core.expiring import Expiring
 from millgate.brokers.core.recent import Recent
+from millgate.brokers.core.row import Dead, Row, Span
 from millgate.brokers.core.topic import Topic
+from millgate.brokers.core.worker import Worker
+from millgate.message import Group, Message
+from millgate.outcome import Failure
 from millgate.queues import Configuration, Subscription, TopicPolicy
 
-if TYPE_CHECKING:
-    from millgate.brokers.core.dead import Dead
-    from millgate.brokers.core.groups import Gathering
-    from millgate.brokers.core.lease import Span
-    from millgate.brokers.core.registry import Worker
-    from millgate.brokers.core.results import Ended
-    from millgate.brokers.core.row import Row
-
 _SUBSCRIPTIONS = 256  # answers to "which topics match" are kept for so many subscriptions
-_SLACK = 64
+_SLACK = 64  # entries of `dues` that are never worth a sweep
 
 
 @dataclass(slots=True)
@@ -43,14 +40,51 @@ class Held:
     fence: int
 
 
+@dataclass(slots=True)
+class Ended:
+    """The end of one message, kept for its time to live."""
+
+    state: State
+    topic: str
+    result: bytes | None = None
+    failure: Failure | None = None
+    reason: str = ""
+    progress: bytes | None = None
+    attempt: int = 0
+
+
+class Gathering:
+    """A group that is not complete, or whose callback lies in the dead letters because a member failed."""
+
+    __slots__ = (
+        "buried",
+        "callback",
+        "failed",
+        "id",
+        "members",
+        "pending",
+        "require_all",
+        "watches",
+    )
+
+    def __init__(self, group: Group, members: tuple[str, ...], callback: Message) -> None:
+        self.id = group.id
+        self.members = members
+        self.callback = callback
+        self.require_all = group.require_all
+        self.pending = set(members)
+        self.failed: set[str] = set()
+        self.watches: list[str] = []
+        self.buried = False
+
+
 class Store:
     """One queue. `salt` makes tokens differ from those of another life of the same queue."""
 
     def __init__(self, salt: str = "") -> None:
         self.salt = salt
-        self.now = (
-            0.0  # the latest time that was handed in; a clock that steps back does not turn it back
-        )
+        #: The latest time that was handed in; a clock that steps back does not turn it back.
+        self.now = 0.0
         self.alarm = 0.0  # nothing happens by itself before this
         self.seq = 0
         self.serial = 0
@@ -73,9 +107,8 @@ class Store:
         self.windows: Expiring[str, str] = Expiring()  # the same, for a window of time
         self.workers: OrderedDict[str, Worker] = OrderedDict()  # longest silent first
         self.groups: dict[str, Gathering] = {}
-        self.watched: dict[
-            str, list[tuple[str, str]]
-        ] = {}  # id → groups, and the member it stands for
+        #: id → groups, and in each the member that it stands for
+        self.watched: dict[str, list[tuple[str, str]]] = {}
         self.callbacks: dict[str, str] = {}  # buried callback → its group
         self.dead: dict[str, Dead] = {}
         self.locks: Expiring[str, Held] = Expiring()
@@ -121,6 +154,11 @@ class Store:
         self._reach.clear()
         self.reserved = [t for t in self.topics.values() if t.policy.reserve]
         self.rated = [t for t in self.topics.values() if t.policy.rate is not None]
+
+    def running(self) -> Iterator[Row]:
+        """Every row that a worker holds."""
+        for span in self.spans.values():
+            yield from span.rows.values()
 
     def due_at(self, topic: Topic, when: float) -> None:
         """Remember that a topic has a row which is due then."""

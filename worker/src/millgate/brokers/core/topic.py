@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import heapq
 from collections import OrderedDict
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from millgate.brokers.core import rate
 from millgate.brokers.core.admit import Gate
 from millgate.brokers.core.line import Line
-from millgate.brokers.core.row import DELAYED, Row
+from millgate.brokers.core.row import DELAYED, Dead, Row
 from millgate.queues import Ordering, TopicPolicy
 
-if TYPE_CHECKING:
-    from millgate.brokers.core.dead import Dead
-
-_SLACK = 64
+_SLACK = 64  # entries of `later` that are never worth a sweep
 
 
 class Topic:
@@ -131,6 +128,10 @@ class Topic:
             heapq.heappop(later)
         return later[0][0] if later else None
 
+    def delayed_rows(self) -> Iterator[Row]:
+        """The rows that wait for their time, in no promised order."""
+        return (entry[2] for entry in self.later if _waits(entry))
+
     def left_later(self) -> None:
         """A delayed row was taken out; its `where` says so already."""
         self.delayed -= 1
@@ -142,7 +143,7 @@ class Topic:
         """Move along with a clock that was set all that lasts a while; times that somebody named stay."""
         self.line.shift(by)
         self.bucket = None if self.bucket is None else self.bucket.shifted(by)
-        rows = [entry[2] for entry in self.later if _waits(entry)]
+        rows = list(self.delayed_rows())
         for row in rows:
             if not row.timed:
                 row.due += by
