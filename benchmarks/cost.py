@@ -35,8 +35,8 @@ class Reading:
 
 
 def _read(worker: Worker) -> Reading:
-    pids = [child.pid for child in worker.pool.children.values()]
-    tasks = sum(worker.metrics.by_label("millgate_tasks_total", "outcome").values())
+    pids = [child.pid for child in worker.parts.pool.children.values()]
+    tasks = sum(worker.parts.metrics.by_label("millgate_tasks_total", "outcome").values())
     cpu, switches = {}, {}
     for name, pid in [("self", 0), *((str(pid), pid) for pid in pids)]:
         threads = list(threads_of(name))
@@ -75,22 +75,22 @@ def measure(url: str, tasks: int, children: int) -> str:
     worker = Worker(settings, Deadlines(), broker=given)
     readings: list[Reading] = []
     weights: list[float] = []
-    on_ready, on_nothing_left = worker.pool.on_ready, worker.loop.on_nothing_left
+    on_ready, on_nothing_left = worker.parts.pool.on_ready, worker.parts.loop.on_nothing_left
 
     def ready(info: dict[str, object]) -> None:
         on_ready(info)
-        if sum(child.ready_at > 0 for child in worker.pool.children.values()) == children:
+        if sum(child.ready_at > 0 for child in worker.parts.pool.children.values()) == children:
             readings.append(_read(worker))
 
     def nothing_left() -> None:
         if len(readings) == 1:
             readings.append(_read(worker))
-            weights.extend(rss_of(child.pid) or 0 for child in worker.pool.children.values())
+            weights.extend(rss_of(child.pid) or 0 for child in worker.parts.pool.children.values())
         on_nothing_left()
 
-    worker.pool.on_ready, worker.loop.on_nothing_left = ready, nothing_left
+    worker.parts.pool.on_ready, worker.parts.loop.on_nothing_left = ready, nothing_left
     worker.run()
-    calls = worker.metrics.value("millgate_claim_calls_total")
+    calls = worker.parts.metrics.value("millgate_claim_calls_total")
     return _line(readings[0], readings[1], calls, max(weights) / 1e6)
 
 

@@ -49,7 +49,7 @@ def alone() -> Figures:
 
     def used() -> float:
         sender = str(threading.get_native_id())
-        pids = ["self", *(str(child.pid) for child in worker.pool.children.values())]
+        pids = ["self", *(str(child.pid) for child in worker.parts.pool.children.values())]
         return sum(
             seconds for pid in pids for thread, seconds, _ in threads_of(pid) if thread != sender
         )
@@ -60,7 +60,7 @@ def alone() -> Figures:
             time.sleep(0.005)
 
     def look() -> None:
-        _until(lambda: worker.pool.ready == 2)
+        _until(lambda: worker.parts.pool.ready == 2)
         feed(200)
         before = used()
         feed(2000)
@@ -101,11 +101,11 @@ def watch() -> Figures:
     share: list[float] = []
 
     def look() -> None:
-        _until(lambda: worker.pool.busy == 16)
+        _until(lambda: worker.parts.pool.busy == 16)
         time.sleep(2.0)
-        began, before = time.monotonic(), worker.memory.cpu
+        began, before = time.monotonic(), worker.parts.memory.cpu
         time.sleep(10.0)
-        share.append((worker.memory.cpu - before) / (time.monotonic() - began))
+        share.append((worker.parts.memory.cpu - before) / (time.monotonic() - began))
 
     _beside(worker, look)
     return {"watch_percent": 100 * share[0]}
@@ -123,7 +123,7 @@ def overshoot() -> Figures:
         if state.reason != "MemoryExceeded":
             raise SystemExit(f"it did not end for its memory: {state}")
         touched = int.from_bytes(os.pread(file.fileno(), 8, 0), "little") * MEGABYTE
-    return {"overshoot_mb": (worker.memory._baseline + touched - ceiling) / 1e6}
+    return {"overshoot_mb": (worker.parts.memory._baseline + touched - ceiling) / 1e6}
 
 
 def _until(check: Callable[[], bool], timeout: float = 60.0) -> None:

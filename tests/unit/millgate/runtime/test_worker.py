@@ -1,4 +1,4 @@
-"""The composition root, where it decides something after all."""
+"""What a worker decides while its threads begin."""
 
 from __future__ import annotations
 
@@ -19,9 +19,8 @@ def test_a_broker_thread_that_begins_again_has_one_renew_thread() -> None:
     worker: Any = SimpleNamespace(
         _reach=lambda: True,
         _thread=lambda name, _target: started.append(name),
-        leases=SimpleNamespace(run=None),
+        parts=SimpleNamespace(leases=SimpleNamespace(run=None), loop=SimpleNamespace(run=fail)),
         status=SimpleNamespace(registered=False),
-        loop=SimpleNamespace(run=fail),
     )
     for _ in range(3):
         with pytest.raises(RuntimeError):

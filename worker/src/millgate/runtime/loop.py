@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Final
 
-from millgate.brokers.base import Ask, Claimed
+from millgate.brokers.base import Ask, Broker, Claimed
 from millgate.clock import Clock
 from millgate.errors import BrokerError, BrokerRefused, InvalidInput, MillgateError, QueueFull
 from millgate.fleet import WorkerInfo, WorkerRef, WorkerState
@@ -59,7 +59,7 @@ class Loop:
         burst: bool = False,
     ) -> None:
         self.target = 0  # runs that may be held, as the io thread counts it
-        # … and as many as runs that ended since there was last nothing to do have earned
+        #: A second bound: the slots, widened by what has ended since there was last nothing to do.
         self._window = info.slots
         self.start: Callable[[list[Run]], None] = lambda _runs: None
         self.on_nothing_left: Callable[[], None] = lambda: None
@@ -96,6 +96,13 @@ class Loop:
         """There is room; whoever waits in the broker for work knows that already."""
         if not self._in_broker:
             self._bell.set()
+
+    def aim(self, target: int) -> None:
+        """So many runs may be held from now on."""
+        grown = target > self.target
+        self.target = target
+        if grown:
+            self.wake_if_idle()
 
     def stop_claiming(self) -> None:
         """Claim nothing from now on; settlements go on."""
@@ -143,9 +150,7 @@ class Loop:
             return
         self._leases.note_state(claimed.state)
         self._accept(claimed, asked=room > 0)
-        if (
-            len(claimed.claims) < room
-        ):  # all that is there is ours: another claim would be for nothing
+        if len(claimed.claims) < room:  # all there is is ours: to claim again would be for nothing
             self._wait(claimed)
 
     def _room(self) -> int:
@@ -262,8 +267,8 @@ class Loop:
         broker.register(self._worker, self._info)
         self._journal.say("warning", "the broker had forgotten this worker; registered again")
 
-    def introduce(self) -> Any:
-        """Prepare the broker and enter the registry, for the first time. Raises MillgateError."""
+    def introduce(self) -> Broker:
+        """Prepare the broker and enter the registry, for the first time; answers the broker. Raises MillgateError."""
         broker = self._connection.broker
         broker.setup()
         broker.register(self._worker, self._info)

@@ -7,30 +7,27 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from millgate.clock import Clock
-from millgate.errors import EXIT_APP, EXIT_LIMITS, AppNotLoaded
-from millgate.outcome import Interrupted
+from millgate.errors import EXIT_LIMITS, AppNotLoaded
 from millgate.runtime import wire
+from millgate.runtime.burial import Burial
 from millgate.runtime.capture import Capture
-from millgate.runtime.death import cause, outcome_of
+from millgate.runtime.death import cause
 from millgate.runtime.dispatch import Dispatcher
 from millgate.runtime.handle import Child, Phase
 from millgate.runtime.ledger import Run
 from millgate.runtime.logs import Journal
 from millgate.runtime.memory import Memory
-from millgate.runtime.metrics import Metrics
 from millgate.runtime.preload import START_TIMEOUT, NotYet, TemplateEnded
 from millgate.runtime.processes import describe_status, sweep
 from millgate.runtime.reactor import Reactor
-from millgate.runtime.recycle import REPLACING, Age, Because, Bounds, backoff, over_age
+from millgate.runtime.recycle import Age, Because, Bounds, over_age
 from millgate.runtime.spawn import Spawner
-from millgate.runtime.verdict import Verdict
+from millgate.runtime.tries import Tries
 
 #: Seconds that a child has to end after it was told.
 END_TIMEOUT: Final = 10.0
 #: Replacements in a row, each after one task, at which the ceiling is said to be too low.
 _FUTILE: Final = 5
-#: Children in a row that come to nothing, before any was ready, at which the app is given up.
-_HOPELESS: Final = 6
 
 
 class Pool:
@@ -46,14 +43,12 @@ class Pool:
         reactor: Reactor,
         dispatcher: Dispatcher,
         memory: Memory,
-        verdict: Verdict,
+        burial: Burial,
         journal: Journal,
-        metrics: Metrics,
         clock: Clock,
     ) -> None:
         self.children: dict[int, Child] = {}
         self.wanted = wanted
-        self.tasks: list[Any] | None = None  # what the app has, as a child said it
         self.fatal: Callable[[int, str], None] = lambda _code, _message: None
         self.on_frame: Callable[[Child, list[Any]], None] = lambda _child, _frame: None
         self.on_ends: Callable[[Child, list[Any]], None] = lambda _child, _frames: None
@@ -66,15 +61,21 @@ class Pool:
         self._reactor = reactor
         self._dispatcher = dispatcher
         self._memory = memory
-        self._verdict = verdict
+        self._burial = burial
         self._journal = journal
-        self._metrics = metrics
         self._clock = clock
         self._keys = itertools.count()
         self._leaving: set[int] = set()  # READY, to be replaced as soon as a spare is
-        self._failures = 0  # children in a row that came to nothing
-        self._next_start = 0.0
-        self._futile = 0
+        self._futile = 0  # replacements in a row, each after one task
+        self._tries = Tries(self._give_up, journal=journal, clock=clock)
+
+    @property
+    def app_known(self) -> bool:
+        """Whether some child has imported the app."""
+        return self._tries.app_known
+
+    def _give_up(self, code: int, problem: str) -> None:
+        self.fatal(code, problem)
 
     # --- starting --------------------------------------------------------------------------------
 
@@ -85,7 +86,7 @@ class Pool:
         for child in list(self.children.values()):
             if self._soon_done(child):
                 self.replace(child.key, Because.MAX_TASKS)
-        while self._missing() and now >= self._next_start and self._place():
+        while self._missing() and self._tries.due(now) and self._place():
             if not self._start(now):
                 break
         for child in list(self.children.values()):
@@ -131,13 +132,13 @@ class Pool:
         except NotYet:
             return False
         except AppNotLoaded as error:
-            self._not_loaded(str(error))
+            self._tries.not_loaded(str(error))
             return False
         except TemplateEnded as error:
-            self._came_to_nothing(str(error))
+            self._tries.ended(str(error))
             return False
         except OSError as error:
-            self._failed(now, f"cannot start a child: {error}")
+            self._tries.failed(f"cannot start a child: {error}")
             return False
         child = Child(next(self._keys), spawned, self._reactor, now)
         child.on_frames, child.on_end = self._frames, self._ended
@@ -150,26 +151,6 @@ class Pool:
         child.send(self._hello)
         self._journal.say("debug", "child started", child=child.pid)
         return True
-
-    def _failed(self, now: float, problem: str) -> None:
-        self._failures += 1
-        wait = backoff(self._failures)
-        self._next_start = now + wait
-        self._journal.say("error", "child failed", problem=problem, next_try_in=wait)
-
-    def _came_to_nothing(self, problem: str) -> None:
-        """The app's import ended the process that it ran in; at start some tries are enough to know it."""
-        self._failed(self._clock.monotonic(), problem)
-        if self.tasks is None and self._failures >= _HOPELESS:
-            tries = f"no child gets as far as a task, {self._failures} tries"
-            self.fatal(EXIT_APP, f"{tries}: {problem}")
-
-    def _not_loaded(self, problem: str) -> None:
-        """The app cannot be imported: at start that is the end, later somebody may mend it."""
-        if self.tasks is None:
-            self.fatal(EXIT_APP, problem)
-        else:
-            self._failed(self._clock.monotonic(), problem)
 
     def _printed(self, child: Child, run: Run | None, line: str) -> None:
         if run is None:  # nobody said whose it is
@@ -196,7 +177,7 @@ class Pool:
                 self._ready(child, info)
             case ["failed", problem]:
                 child.because = Because.NOT_READY
-                self._not_loaded(problem)
+                self._tries.not_loaded(problem)
             case ["left", seq]:
                 self._dispatcher.left(child, seq)
                 self.rest(child)
@@ -205,15 +186,13 @@ class Pool:
 
     def _ready(self, child: Child, info: dict[str, Any]) -> None:
         child.phase, child.ready_at = Phase.STANDBY, self._clock.monotonic()
-        first = self.tasks is None
         problem = self._memory.ready(child, self.wanted)
-        if problem is not None and first:
-            self.fatal(EXIT_LIMITS, problem)
+        if problem is not None and not self.app_known:
+            self._give_up(EXIT_LIMITS, problem)
             return
         if problem is not None:
             self._journal.say("error", "ceiling too low", problem=problem)
-        self._failures = 0
-        self.tasks = info["tasks"]
+        self._tries.succeeded()
         self.on_ready(info)
         took = round(child.ready_at - child.born, 3)
         self._journal.say("info", "child ready", child=child.pid, rss=child.baseline, seconds=took)
@@ -306,7 +285,7 @@ class Pool:
     def _hurry(self, child: Child, now: float) -> None:
         if child.phase is Phase.STARTING and now - child.born > START_TIMEOUT:
             child.kill(Because.NOT_READY)
-            self._came_to_nothing(f"child {child.pid} was not ready in {START_TIMEOUT:.0f}s")
+            self._tries.ended(f"child {child.pid} was not ready in {START_TIMEOUT:.0f}s")
         elif child.phase is Phase.ENDING and now - child.ending_at > END_TIMEOUT:
             child.kill(child.because or Because.EXITED)
 
@@ -322,7 +301,7 @@ class Pool:
     # --- the end of one --------------------------------------------------------------------------
 
     def _ended(self, child: Child) -> None:
-        """Its process is gone: see to what it leaves behind, in /proc and in runs."""
+        """Its process is gone: see to what it leaves behind, processes and runs, and when another one starts."""
         because_of_us, was_ready = child.because, child.ready_at > 0
         status = child.reap()
         del self.children[child.key]
@@ -332,50 +311,20 @@ class Pool:
         child.end_output(list(child.captures))
         oom = self._memory.farewell(child)
         because = cause(because_of_us, status, oom=oom, limited=child.limited)
-        self._settle_runs(child, because, status)
-        self._report(child, because, status)
+        self._burial.bury(child, because, status)
         child.close()
         if not was_ready and because not in (Because.DRAINED, Because.NOT_READY):
             self._unready(child, because, status)
         elif was_ready and child.tasks == 0 and because is Because.EXITED:
-            self._failures += 1
-            self._next_start = self._clock.monotonic() + backoff(self._failures)
+            self._tries.postpone()
 
     def _unready(self, child: Child, because: Because, status: int) -> None:
         """It ended before it was ready: at start too little memory is the end, and nothing that another try changes."""
         problem = self._memory.ceilings.check_start(because)
-        if problem is not None and self.tasks is None:
-            self.fatal(EXIT_LIMITS, problem)
+        if problem is not None and not self.app_known:
+            self._give_up(EXIT_LIMITS, problem)
             return
-        self._came_to_nothing(problem or f"child {child.pid} ended with {describe_status(status)}")
-
-    def _settle_runs(self, child: Child, because: Because, status: int) -> None:
-        mark = child.table.started
-        unstarted: list[Run] = []
-        for seq, run in child.runs.items():
-            if seq > mark:
-                unstarted.append(run)
-            elif not run.ended:
-                outcome = outcome_of(run.stopping, because, status)
-                seconds = None
-                if not isinstance(outcome, Interrupted):
-                    seconds = self._clock.monotonic() - child.table.started_at(seq)
-                self._verdict.finish(run, outcome, seconds)
-        child.runs.clear()
-        self._dispatcher.add_first(unstarted)
-
-    def _report(self, child: Child, because: Because, status: int) -> None:
-        self._metrics.add("millgate_recycles_total", reason=str(because))
-        expected = because is Because.DRAINED or because in REPLACING - {Because.DEFUNCT}
-        self._journal.say(
-            "info" if expected else "warning",
-            "child ended",
-            child=child.pid,
-            reason=str(because),
-            status=describe_status(status),
-            rss=child.size,
-            tasks=child.tasks,
-        )
+        self._tries.ended(problem or f"child {child.pid} ended with {describe_status(status)}")
 
     # --- looking ---------------------------------------------------------------------------------
 

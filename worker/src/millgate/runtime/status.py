@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+import os
+from typing import Any, Final
 
 from millgate.fleet import Beat, WorkerState
 from millgate.runtime.handle import Child, Phase
+from millgate.runtime.parts import Parts
 from millgate.runtime.rss import rss_of
-
-if TYPE_CHECKING:
-    from millgate.runtime.worker import Worker
 
 #: Seconds without a sign of life from the io thread, and from the broker thread, whose calls have deadlines.
 _IO_STUCK: Final = 15.0
@@ -22,36 +21,36 @@ _NAMES: Final = 20
 class Status:
     """Reads; changes nothing. Called from several threads."""
 
-    def __init__(self, worker: Worker) -> None:
+    def __init__(self, parts: Parts) -> None:
+        #: Whether this worker has been in the broker's registry; the broker thread says so.
         self.registered = False
-        self.scheduling = False
-        self._worker = worker
+        self._parts = parts
 
     # --- probes ----------------------------------------------------------------------------------
 
     def alive(self) -> str | None:
         """What is wrong with the loops; never whether the broker answers. None: nothing."""
-        worker = self._worker
-        if worker.pulse.age() > _IO_STUCK:
-            return f"the io thread has not come round for {worker.pulse.age():.0f}s"
-        turned = worker.clock.monotonic() - worker.loop.turned
+        parts = self._parts
+        if parts.pulse.age() > _IO_STUCK:
+            return f"the io thread has not come round for {parts.pulse.age():.0f}s"
+        turned = parts.clock.monotonic() - parts.loop.turned
         if self.registered and turned > _BROKER_STUCK:
             return f"the broker thread has not come round for {turned:.0f}s"
         return None
 
     def ready(self) -> str | None:
         """Why this worker should not count as working; None: it should."""
-        worker = self._worker
+        parts = self._parts
         if not self.registered:
             return "not registered with the broker yet"
-        if worker.pool.tasks is None:
+        if not parts.pool.app_known:
             return "no child has imported the app yet"
-        if worker.floor.drain.began is not None:
+        if parts.floor.drain.began is not None:
             return "draining"
-        if worker.leases.state is WorkerState.FENCED and worker.ledger.empty:
+        if parts.leases.state is WorkerState.FENCED and parts.ledger.empty:
             return "fenced and idle"
-        away = worker.connection.down_for
-        if away > _AWAY and worker.ledger.empty:  # one that works is: nobody should take it first
+        away = parts.connection.down_for
+        if away > _AWAY and parts.ledger.empty:  # one that works is: nobody should take it first
             return f"idle, and the broker has not answered for {away:.0f}s"
         return None
 
@@ -59,81 +58,79 @@ class Status:
 
     def beat(self) -> Beat:
         """For the registry."""
-        worker = self._worker
-        busy = worker.pool.busy
-        now = worker.clock.monotonic()
-        ages = [child.oldest(now) for child in list(worker.pool.children.values())]
-        recycles = worker.metrics.by_label("millgate_recycles_total", "reason")
+        parts = self._parts
+        busy = parts.pool.busy
+        now = parts.clock.monotonic()
+        ages = [child.oldest(now) for child in list(parts.pool.children.values())]
+        recycles = parts.metrics.by_label("millgate_recycles_total", "reason")
         return Beat(
             busy=busy,
-            buffered=max(0, worker.ledger.active - busy),
-            revision=worker.policies.revision,
-            rss=worker.memory.total(),
+            buffered=max(0, parts.ledger.active - busy),
+            revision=parts.policies.revision,
+            rss=parts.memory.total(),
             oldest=max((age for age in ages if age is not None), default=None),
-            draining=worker.floor.drain.began is not None,
-            detail={"children": worker.pool.ready, "recycles": recycles} | self._unknown(),
+            draining=parts.floor.drain.began is not None,
+            detail={"children": parts.pool.ready, "recycles": recycles} | self._unknown(),
         )
 
     def _unknown(self) -> dict[str, Any]:
-        names = dict(list(self._worker.intake.unknown.items())[:_NAMES])
+        names = dict(list(self._parts.intake.unknown.items())[:_NAMES])
         return {"unknown": names} if names else {}
 
     def metrics_text(self) -> str:
         """All metrics, the gauges as they are now."""
-        worker = self._worker
-        put = worker.metrics.set
-        busy = worker.pool.busy
+        parts = self._parts
+        put = parts.metrics.set
+        busy = parts.pool.busy
         put("millgate_busy", busy)
-        put("millgate_buffered", max(0, worker.ledger.active - busy))
-        put("millgate_unsettled", worker.ledger.unsettled)
-        put("millgate_broker_up", float(worker.connection.up))
-        put("millgate_draining", float(worker.floor.drain.began is not None))
-        put("millgate_memory_limit_bytes", worker.memory.ceilings.pod)
-        put("millgate_memory_used_bytes", worker.memory.usage)
-        put("millgate_watch_seconds_total", worker.memory.cpu)
+        put("millgate_buffered", max(0, parts.ledger.active - busy))
+        put("millgate_unsettled", parts.ledger.unsettled)
+        put("millgate_broker_up", float(parts.connection.up))
+        put("millgate_draining", float(parts.floor.drain.began is not None))
+        put("millgate_memory_limit_bytes", parts.memory.ceilings.pod)
+        put("millgate_memory_used_bytes", parts.memory.usage)
+        put("millgate_watch_seconds_total", parts.memory.cpu)
         put("millgate_rss_bytes", rss_of_self(), process="supervisor")
-        children = list(worker.pool.children.values())
+        children = list(parts.pool.children.values())
         put("millgate_rss_bytes", _sum(children), process="children")
         put("millgate_rss_bytes", _largest(children), process="largest child")
         for phase in Phase:
             count = sum(child.phase is phase for child in children)
             put("millgate_children", count, phase=phase.value)
-        return worker.metrics.text()
+        return parts.metrics.text()
 
     def as_dict(self) -> dict[str, Any]:
         """All that helps somebody who wonders what this worker does. JSON types, no secrets."""
-        worker = self._worker
-        now = worker.clock.monotonic()
-        ceilings = worker.memory.ceilings
+        parts = self._parts
+        now = parts.clock.monotonic()
+        ceilings = parts.memory.ceilings
         return {
-            "name": worker.ref.name,
-            "incarnation": worker.ref.incarnation,
-            "state": str(worker.leases.state),
-            "broker": worker.connection.name,
-            "broker_up": worker.connection.up,
-            "revision": worker.policies.revision,
-            "draining": worker.floor.drain.began is not None,
+            "name": parts.ref.name,
+            "incarnation": parts.ref.incarnation,
+            "state": str(parts.leases.state),
+            "broker": parts.connection.name,
+            "broker_up": parts.connection.up,
+            "revision": parts.policies.revision,
+            "draining": parts.floor.drain.began is not None,
             "alive": self.alive() or "ok",
             "ready": self.ready() or "ok",
-            "claims": {"active": worker.ledger.active, "unsettled": worker.ledger.unsettled},
+            "claims": {"active": parts.ledger.active, "unsettled": parts.ledger.unsettled},
             "memory": {
-                "usage": worker.memory.usage,
+                "usage": parts.memory.usage,
                 "pod_limit": ceilings.pod,
                 "max_rss": ceilings.soft,
                 "hard_max_rss": ceilings.hard,
                 "supervisor": rss_of_self(),
             },
-            "recycles": worker.metrics.by_label("millgate_recycles_total", "reason"),
-            "unknown_tasks": dict(worker.intake.unknown),
-            "learned_seconds": worker.runtimes.snapshot(),
-            "children": [_child(child, now) for child in list(worker.pool.children.values())],
+            "recycles": parts.metrics.by_label("millgate_recycles_total", "reason"),
+            "unknown_tasks": dict(parts.intake.unknown),
+            "learned_seconds": parts.runtimes.snapshot(),
+            "children": [_child(child, now) for child in list(parts.pool.children.values())],
         }
 
 
 def rss_of_self() -> int | None:
     """Resident bytes of this process."""
-    import os
-
     return rss_of(os.getpid())
 
 
