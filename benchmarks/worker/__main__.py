@@ -26,9 +26,8 @@ def cost(*, singly: bool) -> Figures:
 
     if singly:
         dispatch.FRAME = 1  # type: ignore[misc]
-        dispatch.ahead = lambda *_: (
-            AHEAD
-        )  # more would wait too long for so slow a hand-out, and go back
+        # More would wait too long for so slow a hand-out, and go back.
+        dispatch.ahead = lambda *_: AHEAD
     line = measure("memory://", 60_000, 2)
     found = re.search(r" = ([\d.]+) \|", line)
     assert found is not None, line

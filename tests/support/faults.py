@@ -23,9 +23,8 @@ class Fault(StrEnum):
     """What happens to one request."""
 
     CUT_BEFORE = "cut before the request"  # the server never sees it
-    CUT_BETWEEN = (
-        "cut between request and reply"  # the server carried it out; the client never learns
-    )
+    # The server carried it out; the client never learns.
+    CUT_BETWEEN = "cut between request and reply"
     CUT_AFTER = "cut after the reply"
     RESET = "reset"  # the client gets RST, the server never sees the request
     STALL = "stall"  # nothing passes on this connection until heal()

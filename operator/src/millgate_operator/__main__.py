@@ -38,9 +38,8 @@ from millgate_operator.settings import OperatorSettings, environment
 
 _LOG = logging.getLogger("millgate_operator")
 _LAST_WORDS: Final = 5.0  # seconds that work under way is given at the end
-_LOOKERS: Final = (
-    3  # threads that look at pools, for each that reconciles: they mostly wait for brokers
-)
+#: Threads that look at pools, for each that reconciles: they mostly wait for brokers.
+_LOOKERS: Final = 3
 _GLANCE: Final = 0.5  # seconds between two looks at whether we still lead
 _LAG: Final = 15.0  # seconds that the event loop may be late
 

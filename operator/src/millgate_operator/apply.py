@@ -26,9 +26,8 @@ class Applier:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._known: dict[_Id, tuple[str, str]] = {}  # → (digest of the wish, mark of the result)
-        self._pruned: dict[
-            tuple[str, str], tuple[str, frozenset[_Id]]
-        ] = {}  # queue → its uid, kept
+        #: Queue → its uid, kept.
+        self._pruned: dict[tuple[str, str], tuple[str, frozenset[_Id]]] = {}
         self._lock = threading.Lock()
 
     def apply(self, wish: Mapping[str, Any]) -> None:

@@ -211,9 +211,8 @@ class Seen:
     objects: Trouble | None = None  # what kept objects from being applied
     secret_version: str = ""
     broker: BrokerView = BrokerView()
-    workers: WorkersView | None = (
-        None  # None: there is no Deployment, or `pool` says why it is not known
-    )
+    #: None: there is no Deployment, or `pool` says why it is not known.
+    workers: WorkersView | None = None
     pool: Trouble | None = None  # what kept the Deployment or its pods from being read
     cold_start: float | None = None  # seconds
     decision: LastDecision | None = None

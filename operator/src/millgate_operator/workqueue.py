@@ -38,9 +38,8 @@ class WorkQueue(Generic[K]):
         self._due_sooner = threading.Condition(self._lock)
         self._watch_free = threading.Condition(self._lock)
         self._watched = False
-        self._until: float | None = (
-            None  # when the one that watches looks again; None: when it is told
-        )
+        #: When the one that watches looks again; None: when it is told.
+        self._until: float | None = None
         self._stopped = False
 
     def add(self, key: K, after: float = 0.0) -> None:

@@ -67,9 +67,8 @@ def test_a_publish_wakes_a_sleeper_in_milliseconds(broker: PostgresBroker, queue
 def test_one_message_wakes_one_of_four_sleepers(
     queue: str, broker: PostgresBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        waiting, "_LOOK", 30.0
-    )  # a look of their own may find it before it is claimed
+    # A look of their own may find it before it is claimed.
+    monkeypatch.setattr(waiting, "_LOOK", 30.0)
     clients = [open_queue(queue) for _ in range(4)]
     sleepers = [Sleeper(client, 2.5) for client in clients]
     hand = Hand(broker)

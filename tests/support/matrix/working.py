@@ -164,9 +164,8 @@ def interrupt(b: Bench) -> Case:
 
     def check(answers: Sequence[Any]) -> None:
         assert all(answer is True for answer in known(answers))
-        if (
-            len(known(answers)) == 2
-        ):  # one interrupt ends one wait; other cells' work may wake this one
+        # One interrupt ends one wait; other cells' work may wake this one.
+        if len(known(answers)) == 2:
             eventually(lambda: not b.far.wait_for_work(nothing, 0.1), timeout=3)
 
     return Case(call, check, SOON)

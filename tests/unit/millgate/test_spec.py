@@ -154,11 +154,8 @@ def test_the_send_comes_before_the_task_and_the_task_before_the_topic() -> None:
         (Options(), {}, (50.0, 100.0)),
         (Options(), {"timeout": 200}, (50.0, 200.0)),
         (Options(hard_timeout=60.0, soft_timeout=5.0), {"timeout": 200}, (5.0, 60.0)),
-        (
-            Options(hard_timeout=10.0),
-            {},
-            (None, 10.0),
-        ),  # the topic's soft timeout would come too late
+        # The topic's soft timeout would come too late.
+        (Options(hard_timeout=10.0), {}, (None, 10.0)),
     ],
 )
 def test_timeouts_are_resolved(

@@ -6,9 +6,8 @@ import time
 
 from millgate.hints import Protocol
 
-_BOOTTIME = getattr(
-    time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC
-)  # Linux has it; elsewhere the next best
+# Linux has it; elsewhere the next best.
+_BOOTTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class Clock(Protocol):

@@ -260,10 +260,8 @@ def _check_arguments(spec: TaskSpec, args: list[Any], kwargs: dict[str, Any]) ->
         signature = inspect.signature(spec.function)
     except (TypeError, ValueError):
         return
-    given = {
-        **dict.fromkeys(spec.depends),
-        **kwargs,
-    }  # a dependency that failed is no wrong argument
+    # A dependency that failed is no wrong argument.
+    given = {**dict.fromkeys(spec.depends), **kwargs}
     try:
         signature.bind(*args, **given)
     except TypeError as wrong:

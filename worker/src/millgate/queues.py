@@ -86,9 +86,8 @@ class QueuePolicy:
     max_waiting: int | None = None  # waiting + delayed + parked; above it publish raises QueueFull
     suspended: bool = False  # no claims at all
     undeclared: Undeclared = Undeclared.ALLOW
-    defaults: TopicPolicy = TopicPolicy(
-        name="defaults"
-    )  # for undeclared topics; its name is not used
+    #: For undeclared topics; its name is not used.
+    defaults: TopicPolicy = TopicPolicy(name="defaults")
 
 
 @dataclass(frozen=True, slots=True)

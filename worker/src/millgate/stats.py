@@ -22,9 +22,8 @@ class TopicStats:
     delayed: int | None = None
     leased: int | None = None
     dead: int | None = None
-    oldest: float | None = (
-        None  # seconds that the oldest claimable message has been so; None: there is none
-    )
+    #: Seconds that the oldest claimable message has been so; None: there is none.
+    oldest: float | None = None
     enqueued: int | None = None
     started: int | None = None  # first attempts only, so that retries do not look like demand
     completed: int | None = None

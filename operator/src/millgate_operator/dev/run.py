@@ -271,9 +271,8 @@ class Run:
     def _interrupted(self, number: int, frame: object) -> None:
         del number, frame
         self._interrupts += 1
-        if (
-            not self._up and self._interrupts == 1
-        ):  # a broker that is away is waited for in one long call
+        # A broker that is away is waited for in one long call.
+        if not self._up and self._interrupts == 1:
             raise KeyboardInterrupt
 
 

@@ -59,9 +59,8 @@ class WorkerTally:
 
     peak: int | None = None  # bytes of the worker with everything below it
     recycled: int = 0  # children replaced after a task
-    stopped: int = (
-        0  # children that ended within a task: killed at a ceiling or timeout, or crashed
-    )
+    #: Children that ended within a task: killed at a ceiling or timeout, or crashed.
+    stopped: int = 0
     tasks: int = 0
 
 

@@ -154,9 +154,8 @@ def test_a_buffer_is_earned_by_runs_that_ended_and_lost_when_there_was_nothing_t
         scene.verdict.finish(run, Returned(b"1"))
     second = scene.turn(target=100)
     assert len(second) == 2
-    assert (
-        scene.loop._room() == 2 * 2
-    )  # two runs have ended; four are held, as many as there are slots
+    # Two runs have ended; four are held, as many as there are slots.
+    assert scene.loop._room() == 2 * 2
     for run in (*first[2:], *second):
         scene.verdict.finish(run, Returned(b"1"))
     third = scene.turn(target=100)

@@ -216,6 +216,5 @@ def test_a_home_of_your_own_is_the_only_one() -> None:
 def test_names_stay_short_enough_for_the_pods_that_derive_from_them() -> None:
     longest = "q" * names.MAX_QUEUE_NAME
     assert len(names.workers(longest)) + len("-0123456789-01234") <= 66
-    assert (
-        len(names.brokerd(longest)) <= 52
-    )  # a StatefulSet's, whose pods carry a hash of it as a label
+    # A StatefulSet's, whose pods carry a hash of it as a label.
+    assert len(names.brokerd(longest)) <= 52

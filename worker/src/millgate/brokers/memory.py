@@ -21,9 +21,8 @@ from millgate.settlement import Settlement
 from millgate.stats import Stats
 
 T = TypeVar("T")
-_STEP: Final = (
-    1.0  # seconds by which wall and monotonic time may drift apart before it is called a step
-)
+#: Seconds by which wall and monotonic time may drift apart before it is called a step.
+_STEP: Final = 1.0
 _SLICE: Final = 0.02  # a clock that is turned by hand tells nobody; look at it that often
 
 _shared: dict[tuple[str, str], Shared] = {}

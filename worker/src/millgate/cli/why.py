@@ -143,9 +143,8 @@ def _limited(
     total = sum(one.leased or 0 for one in stats.topics.values())
     if queue.limit is not None and total >= queue.limit:
         yield f"the queue runs {total} of {queue.limit} at once, its limit"
-    held = (
-        topic.paused or policy.paused or queue.suspended
-    )  # then nothing is claimable, whatever the rest allows
+    # If so, nothing is claimable, whatever the rest allows.
+    held = topic.paused or policy.paused or queue.suspended
     full = limit is not None and (leased or 0) >= limit
     if topic.waiting and topic.claimable == 0 and not held and not full:
         yield from _unclaimable(policy)

@@ -10,10 +10,9 @@ AHEAD: Final = 0.05
 FRAME: Final = 64
 #: Most claims held for one child, those that are still in the supervisor included.
 MOST: Final = 512
-_UP, _DOWN = (
-    0.5,
-    0.1,
-)  # a task that turned out long is believed sooner than one that turned out short
+#: Weights of the latest run: a task that turned out long is believed sooner than one that turned out short.
+_UP: Final = 0.5
+_DOWN: Final = 0.1
 
 
 class Runtimes:

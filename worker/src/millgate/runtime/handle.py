@@ -235,9 +235,8 @@ class Child:
     def kill(self, because: Because) -> None:
         """End the whole tree now. The first reason for a kill stays. From any thread."""
         if self.because is None or self.because in REPLACING:
-            self.because = (
-                because  # it was to be replaced after its task; now the task is what ends
-            )
+            # It was to be replaced after its task; now the task is what ends.
+            self.because = because
         if self.phase is Phase.DEAD:
             return
         tree = tree_of(self.pid)
@@ -270,9 +269,8 @@ class Child:
     def started(self) -> list[tuple[int, Run]]:
         """Numbers and runs that it has taken up and not finished."""
         mark = self.table.started
-        if (
-            self.table.slots == 1
-        ):  # those before the last one have ended, their results are on the way
+        # Those before the last one have ended, their results are on the way.
+        if self.table.slots == 1:
             run = self.runs.get(mark)
             return [] if run is None else [(mark, run)]
         found = []

@@ -51,11 +51,9 @@ class Intake:
         clock: Clock,
     ) -> None:
         self.tasks: Mapping[str, TaskWire] = {}
-        self._known: tuple[int, object] = (
-            -1,
-            None,
-        )  # revision and tasks that `_usual` was made from
         self.unknown: dict[str, int] = {}  # names turned away and how often, for the status
+        #: Revision and tasks that `_usual` was made from.
+        self._known: tuple[int, object] = (-1, None)
         self._usual: dict[tuple[str, str], Terms] = {}  # of sends that set nothing themselves
         self._connection = connection
         self._ledger = ledger

@@ -56,9 +56,8 @@ class Ledger:
     _out: list[Entry] = field(default_factory=list)
     _sent: set[str] = field(default_factory=set)  # tokens whose settlement the broker has now
     _active: int = 0
-    _shortest: float | None = (
-        None  # of all that came since nothing was held, or since the last renewal
-    )
+    #: Of all that came since nothing was held, or since the last renewal.
+    _shortest: float | None = None
 
     def add(self, runs: Iterable[Run]) -> None:
         """Claims that the broker handed over."""

@@ -41,9 +41,8 @@ class Link:
         self._sent_at = 0.0  # monotonic, the latest end of a task that was sent
         self._keeps = False  # something waits in the page
         self.critical = 0
-        self.deferred: Callable[[], None] | None = (
-            None  # what a signal wanted to do in a critical section
-        )
+        #: What a signal wanted to do in a critical section.
+        self.deferred: Callable[[], None] | None = None
         self.pumped = False  # the main thread reads, by `pump`; others only wait
         self.arrived: Callable[[], object] = lambda: None  # something was read, not by `pump`
         self.closing = False  # no more jobs come

@@ -75,9 +75,8 @@ class Spawner:
             given.callback(os.close, writing)
             table = Table.create(self._slots)
             undo.callback(table.close)
-            with suppress(
-                OSError
-            ):  # over the user's budget of pipe buffers: a smaller one works too
+            # Over the user's budget of pipe buffers: a smaller one works too.
+            with suppress(OSError):
                 fcntl.fcntl(reading, _F_SETPIPE_SZ, _OUTPUT_PIPE)
             os.set_blocking(reading, False)
             ours.setblocking(False)

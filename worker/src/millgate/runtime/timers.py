@@ -98,9 +98,7 @@ class Timers:
             first = self._connection.broker.fire(name, slot, [task.scheduled(slot)])
         except BrokerError:
             raise
-        except (
-            MillgateError
-        ) as error:  # a full queue, an undeclared topic: said, and the slot is gone
+        except MillgateError as error:  # a full queue, an undeclared topic: this slot is gone
             self._journal.say("error", "schedule refused", task=name, slot=slot, error=str(error))
             return
         if first:

@@ -36,9 +36,8 @@ class Trimmer:
             self._low = size
         elif size - self._low > _WORTH:
             self._trim()
-            self._low = (
-                self._size()
-            )  # what is left is in use: only growth beyond it is worth another trim
+            # What is left is in use: only growth beyond it is worth another trim.
+            self._low = self._size()
 
     def _size(self) -> int:
         return int(os.pread(self._sizes, 128, 0).split()[1]) * _PAGE

@@ -89,9 +89,8 @@ class Verdict:
         counted: list[tuple[Run, str, float | None]] = []
         for run, reported, seconds in ends:
             claim = run.claim
-            if (
-                type(reported) is Returned and not self._says_all
-            ):  # nearly all: the same, with fewer questions
+            # Nearly all: the same, with fewer questions.
+            if type(reported) is Returned and not self._says_all:
                 ttl = (
                     claim.result_ttl
                     if claim.group is None

@@ -19,9 +19,8 @@ class Expiring(Generic[K, V]):
     def __init__(self) -> None:
         self._items: dict[K, tuple[float, int, V]] = {}
         self._heap: list[tuple[float, int, K]] = []
-        self._serial = (
-            0  # keeps keys from being compared, and tells a renewed entry from its older self
-        )
+        #: Keeps keys from being compared, and tells a renewed entry from its older self.
+        self._serial = 0
 
     def set(self, key: K, value: V, until: float) -> None:
         """Keep `value` under `key` until that time, in place of what was there."""

@@ -10,9 +10,8 @@ import sys
 def main() -> int:
     """Run brokerd; 0 when it was told to stop."""
     if "--detach" in sys.argv and os.fork():
-        os._exit(
-            0
-        )  # before anything heavy is loaded; the starter waits for this process and has no orphan to reap
+        # Before anything heavy is loaded; the starter waits for this process and has no orphan to reap.
+        os._exit(0)
     from millgate.brokers.local import arguments
     from millgate.brokers.local.brokerd import serve
     from millgate.brokers.served.detached import run

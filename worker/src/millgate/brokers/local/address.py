@@ -57,9 +57,8 @@ class Place:
         except ValueError as error:
             raise InvalidSettings(f"{text!r}: {error}") from error
         if not host or parts.username is not None or parts.path:
-            shown = text.rpartition("@")[
-                2
-            ]  # whoever writes a password here must not find it in a log
+            # Whoever writes a password here must not find it in a log.
+            shown = text.rpartition("@")[2]
             raise InvalidSettings(f"{shown!r}: write an absolute path, or host:port")
         return cls(host=host, port=DEFAULT_PORT if port is None else port)
 

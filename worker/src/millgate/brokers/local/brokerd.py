@@ -56,9 +56,8 @@ def serve(how: Brokerd, ready: Callable[[], None], clock: Clock | None = None) -
     if how.private_key:
         private_folder(how.key_file.parent)
     if how.private_key or how.starter is not None:
-        key.create(
-            how.key_file
-        )  # a command that names a key must find it: a mounted Secret, for example
+        # A command that names a key must find it: a mounted Secret, for example.
+        key.create(how.key_file)
     key.read(how.key_file, private=how.private_key)
     with Listener(how.place, clock, how.hello_timeout) as listener:
         engine, journal = Engine(), None

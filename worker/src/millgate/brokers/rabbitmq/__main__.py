@@ -11,9 +11,8 @@ from collections.abc import Callable
 def main() -> int:
     """Run brokerd; 0 when nobody needs it any more."""
     if "--detach" in sys.argv and os.fork():
-        os._exit(
-            0
-        )  # before anything heavy is loaded; the starter waits for this process and has no orphan to reap
+        # Before anything heavy is loaded; the starter waits for this process and has no orphan to reap.
+        os._exit(0)
     from millgate.brokers.rabbitmq.brokerd import serve
     from millgate.brokers.rabbitmq.launch import URL
     from millgate.brokers.rabbitmq.role import Brokerd, Standing

@@ -50,9 +50,8 @@ _LOOK: Final = 0.2  # seconds between looks at a snapshot that is being written
 _LOOK_AFTER: Final = 5.0  # seconds between looks at what is stored
 _SNAPSHOT: Final = 600  # seconds that its process may take
 _LAST: Final = 3.0  # seconds for an orderly end
-_DESERTED: Final = (
-    60.0  # seconds without a call after which nobody is there to be kept from calling
-)
+#: Seconds without a call after which nobody is there to be kept from calling.
+_DESERTED: Final = 60.0
 _STALL: Final = 1.0  # seconds that a turn may take before workers were kept from renewing
 
 log = getLogger("millgate.brokers.rabbitmq")
@@ -264,9 +263,8 @@ class Server:
         self._desk.turn(self._now, monotonic, came)
         self._mailbox.flush()
         took = self._clock.monotonic() - monotonic
-        if took > max(
-            _STALL, 2 * self._took
-        ):  # turns that are slow for long are load: what is due then comes to pass
+        # Turns that are slow for long are load: what is due then comes to pass.
+        if took > max(_STALL, 2 * self._took):
             self._resume()
         self._took = took
         self._proof.worked(took)

@@ -63,9 +63,8 @@ def first(
     addresses = random.sample(target.addresses, len(target.addresses))
     problem: MillgateError = BrokerTimeout(f"{target.endpoint}: no time left to connect")
     for number, address in enumerate(addresses):
-        left = (end - clock.monotonic()) / (
-            len(addresses) - number
-        )  # one that is silent leaves time for the next
+        # One that is silent leaves time for the next.
+        left = (end - clock.monotonic()) / (len(addresses) - number)
         if left <= 0:
             break
         try:

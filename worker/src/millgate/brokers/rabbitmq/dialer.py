@@ -35,9 +35,8 @@ class Dialer:
         self._lock = threading.Lock()
         self._starting = threading.Lock()
         self.starts = 0  # of brokerds, so far
-        self._absent: Absent | None = (
-            None  # what a call was told that found none since the last start
-        )
+        #: What a call was told that found none since the last start.
+        self._absent: Absent | None = None
         self._wire: Wire | None = None
         #: Since when calls find no brokerd, or since another node was last asked; None: the last one found it.
         self.missed: float | None = None

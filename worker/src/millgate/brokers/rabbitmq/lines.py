@@ -23,9 +23,8 @@ _MORE: Final = 1  # in a body's first byte: another part follows
 _CONTINUES: Final = 2  # in a body's first byte: another part came before
 _LONGEST: Final = 64  # characters of a client's id
 _SILENT: Final = 120.0  # seconds after which a line that nothing comes by is forgotten
-_UNFINISHED: Final = (
-    4 * CALL_BOUND
-)  # bytes kept of calls that are not complete, of all lines together
+#: Bytes kept of calls that are not complete, of all lines together.
+_UNFINISHED: Final = 4 * CALL_BOUND
 
 
 def split(payload: bytes) -> Iterator[bytes]:

@@ -29,9 +29,8 @@ class Standby:
         self._connection = connection
         self._replica = replica
         self._streams = Streams(connection)
-        self._next: Head | None = (
-            None  # what is in force once the present journal was read to this mark
-        )
+        #: What is in force once the present journal was read to this mark.
+        self._next: Head | None = None
         self._mark: Entry | None = None
         self._done: list[Any] = []  # channels that nothing is wanted from any more
         #: Whether this one has lost track, and another must be made.

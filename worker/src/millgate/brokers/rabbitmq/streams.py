@@ -21,9 +21,8 @@ _SEGMENT: Final = 64 * 2**20
 _SMALL_SEGMENT: Final = 500_000
 _SMALL: Final = 4_000_000  # bytes of a stream of which only the newest entries matter
 _AHEAD: Final = 100  # entries that the server sends before the first of them is taken
-_SILENCE: Final = (
-    15.0  # seconds without an entry that must be there: this connection brings it no more
-)
+#: Seconds without an entry that must be there: this connection brings it no more.
+_SILENCE: Final = 15.0
 _GLANCE: Final = 1.0  # seconds in which a stream that has entries shows one
 _SIGN: Final = 0.2  # seconds between two looks at a connection that nobody works with
 _PERSISTENT: Final = pika.BasicProperties(delivery_mode=2)

@@ -175,9 +175,8 @@ class Wire:
             line.put(ended)
         for event in (self._settled, self._taking, self._proved):
             event.set()
-        self.connection.ioloop.call_later(
-            0, self.connection.ioloop.stop
-        )  # what it does last comes first
+        # What it does last comes first.
+        self.connection.ioloop.call_later(0, self.connection.ioloop.stop)
 
     def _break(self) -> None:
         if self.connection.is_open:

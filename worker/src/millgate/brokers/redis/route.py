@@ -28,9 +28,8 @@ class Route:
         self._at = 0
         self._current: Address | None = None
         self._asked = float("-inf")
-        self._demoted: dict[
-            Address, Address
-        ] = {}  # masters that step down before the Sentinels know
+        #: Masters that step down before the Sentinels know.
+        self._demoted: dict[Address, Address] = {}
         self.generation = 0
 
     def address(self, until: float) -> Address:

@@ -43,9 +43,8 @@ _SPAN: Final = 1 << 49
 class Working(Forwarding):
     """The verbs of workers."""
 
-    _enough = (
-        _MOST  # settlements that one call carries out; fewer while what was claimed last has keys
-    )
+    # Settlements that one call carries out; fewer while what was claimed last has keys.
+    _enough = _MOST
 
     def __init__(self, target: Target, deadline: float, clock: Clock) -> None:
         super().__init__(target, deadline, clock)

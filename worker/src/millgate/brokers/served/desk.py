@@ -76,13 +76,11 @@ class Desk:
         self._send = send
         self._info = info
         self._waiting = Waiting()
-        self._ends: list[
-            tuple[float, int, Parked]
-        ] = []  # when parked calls are answered with nothing
+        #: When parked calls are answered with nothing.
+        self._ends: list[tuple[float, int, Parked]] = []
         self._serial = 0
-        self._looks: dict[
-            str, float
-        ] = {}  # queue → when, monotonic, its waiting workers are looked after again
+        #: Queue → when, monotonic, its waiting workers are looked after again.
+        self._looks: dict[str, float] = {}
         #: Of queues and what callers take, how many were woken before the store, this turn.
         self._foretold: dict[tuple[str, Subscription], int] = {}
 

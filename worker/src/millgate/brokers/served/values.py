@@ -92,11 +92,8 @@ def from_group(group: Group | None) -> Plain | None:
     if group is None:
         return None
     callback = group.callback
-    plain = [
-        *_HEAD(callback),
-        callback.record(),
-        True,
-    ]  # it changes, so the broker must have it whole
+    # It changes, so the broker must have it whole.
+    plain = [*_HEAD(callback), callback.record(), True]
     return [group.id, list(group.members), plain, group.require_all]
 
 
