@@ -17,22 +17,30 @@ _PAGE: Final = 500
 _APPLY: Final = "application/apply-patch+yaml"
 _MERGE: Final = "application/merge-patch+json"
 
-#: (API version, kind) → plural; every kind that this operator touches.
+#: (API version, kind) of what is asked for by name here and there.
+DEFINITION: Final = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")  # in no namespace
+DEPLOYMENT: Final = ("apps/v1", "Deployment")
+LEASE: Final = ("coordination.k8s.io/v1", "Lease")
+POD: Final = ("v1", "Pod")
+SECRET: Final = ("v1", "Secret")
+TASK_QUEUE: Final = (API_VERSION, "TaskQueue")
+TOPIC: Final = (API_VERSION, "Topic")
+#: → plural, of every kind that this operator touches.
 PLURALS: Final[Mapping[tuple[str, str], str]] = {
+    DEFINITION: "customresourcedefinitions",
+    DEPLOYMENT: "deployments",
+    LEASE: "leases",
+    POD: "pods",
+    SECRET: "secrets",
+    TASK_QUEUE: "taskqueues",
+    TOPIC: "topics",
     ("v1", "ConfigMap"): "configmaps",
-    ("v1", "Pod"): "pods",
-    ("v1", "Secret"): "secrets",
     ("v1", "Service"): "services",
     ("v1", "ServiceAccount"): "serviceaccounts",
-    ("apiextensions.k8s.io/v1", "CustomResourceDefinition"): "customresourcedefinitions",
-    ("apps/v1", "Deployment"): "deployments",
     ("apps/v1", "StatefulSet"): "statefulsets",
-    ("coordination.k8s.io/v1", "Lease"): "leases",
     ("events.k8s.io/v1", "Event"): "events",
     ("networking.k8s.io/v1", "NetworkPolicy"): "networkpolicies",
     ("policy/v1", "PodDisruptionBudget"): "poddisruptionbudgets",
-    (API_VERSION, "TaskQueue"): "taskqueues",
-    (API_VERSION, "Topic"): "topics",
 }
 
 
@@ -263,13 +271,3 @@ def _path_of(obj: Mapping[str, Any]) -> str:
 def kind_of(obj: Mapping[str, Any]) -> tuple[str, str]:
     """An object's API version and kind."""
     return obj["apiVersion"], obj["kind"]
-
-
-DEFINITION: Final = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")  # in no namespace
-POD: Final = ("v1", "Pod")
-SECRET: Final = ("v1", "Secret")
-DEPLOYMENT: Final = ("apps/v1", "Deployment")
-LEASE: Final = ("coordination.k8s.io/v1", "Lease")
-TASK_QUEUE: Final = (API_VERSION, "TaskQueue")
-TOPIC: Final = (API_VERSION, "Topic")
-Objects = Sequence[dict[str, Any]]

@@ -33,6 +33,8 @@ T = TypeVar("T")
 #: Seconds until something that is wrong is looked at again: soon at first, then ever more rarely.
 _SOONEST: Final = 2.0
 _LATEST: Final = 60.0
+#: … after this share of the time for which it has been wrong.
+_SHARE: Final = 0.25
 
 
 def reconcile(context: Context, key: Key) -> float | None:
@@ -279,5 +281,5 @@ def _again(
         return later
     now = context.clock.monotonic()
     since = context.blocked.setdefault(key, now)
-    wait = min(_LATEST, max(_SOONEST, 2 * took, (now - since) / 4))
+    wait = min(_LATEST, max(_SOONEST, 2 * took, (now - since) * _SHARE))
     return wait if later is None else min(wait, later)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 from pydantic import BaseModel
@@ -34,11 +34,11 @@ class Kind:
     short: str
     spec: type[BaseModel]
     status: type[BaseModel]
+    description: str
     columns: tuple[Mapping[str, Any], ...]
     selectable: tuple[str, ...]
-    rules: tuple[Mapping[str, str], ...] = ()
+    rules: tuple[Mapping[str, str], ...]
     scale: Mapping[str, str] | None = None
-    description: str = field(default="")
 
 
 def _column(name: str, path: str, kind: str = "string", **more: Any) -> Mapping[str, Any]:
@@ -167,9 +167,8 @@ def _version(kind: Kind) -> dict[str, Any]:
             "spec": structural(kind.spec),
             "status": structural(kind.status),
         },
+        "x-kubernetes-validations": [dict(rule) for rule in kind.rules],
     }
-    if kind.rules:
-        root["x-kubernetes-validations"] = [dict(rule) for rule in kind.rules]
     return {
         "name": names.VERSION,
         "served": True,

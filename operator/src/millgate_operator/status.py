@@ -112,19 +112,25 @@ def _why_none(view: WorkersView) -> Condition:
     return no("WorkersAvailable", "WorkersStarting", f"0 of {view.desired} are ready", bad=False)
 
 
+#: What held a decision back → the condition's reason, its words, whether it is bad.
 _CAPPED: Final = {
-    "max": "CappedByMax",
-    "CrashLoop": "FrozenCrashLoop",
-    "Unschedulable": "FrozenUnschedulable",
-    "Rollout": "FrozenRollout",
-    "ScaleInPaused": "ScaleInPaused",
-}
-_CAPPED_WORDS: Final = {
-    "max": "more pods are wanted than autoscaling.max allows",
-    "CrashLoop": "new pods do not live; there will be no more of them until one does",
-    "Unschedulable": "pods find no node; there will be no more of them until one does",
-    "Rollout": "pods are being replaced; there is no scale-in meanwhile",
-    "ScaleInPaused": "scale-in is paused",
+    "max": ("CappedByMax", "more pods are wanted than autoscaling.max allows", True),
+    "CrashLoop": (
+        "FrozenCrashLoop",
+        "new pods do not live; there will be no more of them until one does",
+        True,
+    ),
+    "Unschedulable": (
+        "FrozenUnschedulable",
+        "pods find no node; there will be no more of them until one does",
+        True,
+    ),
+    "Rollout": (
+        "FrozenRollout",
+        "pods are being replaced; there is no scale-in meanwhile",
+        False,
+    ),
+    "ScaleInPaused": ("ScaleInPaused", "scale-in is paused", False),
 }
 
 
@@ -144,9 +150,8 @@ def autoscaling_active(seen: Seen) -> Condition | None:
             "the broker or the cluster does not answer; the number of pods stays as it is",
         )
     if decision.limited_by in _CAPPED:
-        bad = decision.limited_by not in ("Rollout", "ScaleInPaused")
-        words = _CAPPED_WORDS[decision.limited_by]
-        return yes("AutoscalingActive", _CAPPED[decision.limited_by], words, bad=bad)
+        reason, words, bad = _CAPPED[decision.limited_by]
+        return yes("AutoscalingActive", reason, words, bad=bad)
     return yes("AutoscalingActive", "Active", f"{decision.desired} wanted: {decision.reason}")
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Final
+from functools import partial
+from typing import Final, NamedTuple
 
 from millgate.errors import (
     AuthFailed,
@@ -32,56 +33,47 @@ class Verdict:
     elsewhere: bool = False
 
 
-#: First word of the server's answer → error, advice, again, elsewhere.
-_WORDS: Final[dict[str, tuple[type[MillgateError], str, bool, bool]]] = {
-    "NOSCRIPT": (BrokerUnavailable, "the server forgot a script while it was loaded", True, False),
-    "LOADING": (BrokerUnavailable, "the server is loading its data", True, False),
-    "BUSY": (
-        BrokerUnavailable,
-        "a script of somebody's has held the server for seconds; SCRIPT KILL ends it",
-        True,
-        False,
+class _Meaning(NamedTuple):
+    """What a word of the server's means; `again` and `elsewhere` as in Verdict."""
+
+    kind: type[MillgateError]
+    advice: str
+    again: bool = False
+    elsewhere: bool = False
+
+
+_away = partial(_Meaning, BrokerUnavailable, again=True)
+#: First word of the server's answer → what it means.
+_WORDS: Final[dict[str, _Meaning]] = {
+    "NOSCRIPT": _away("the server forgot a script while it was loaded"),
+    "LOADING": _away("the server is loading its data"),
+    "BUSY": _away("a script of somebody's has held the server for seconds; SCRIPT KILL ends it"),
+    "NOREPLICAS": _away("fewer replicas are connected than min-replicas-to-write demands"),
+    "MISCONF": _away(
+        "the server refuses writes because its snapshot failed; make room on its disk"
     ),
-    "MASTERDOWN": (BrokerUnavailable, "a replica has lost its master", True, True),
-    "CLUSTERDOWN": (BrokerUnavailable, "the Cluster does not serve all slots", True, True),
-    "TRYAGAIN": (BrokerUnavailable, "the Cluster is moving our slot", True, True),
-    "ASK": (BrokerUnavailable, "the Cluster is moving our slot", True, True),
-    "MOVED": (BrokerUnavailable, "the Cluster has moved our slot", True, True),
-    "UNBLOCKED": (BrokerUnavailable, "the server is a replica now", True, True),
-    "NOREPLICAS": (
-        BrokerUnavailable,
-        "fewer replicas are connected than min-replicas-to-write demands",
-        True,
-        False,
-    ),
-    "MISCONF": (
-        BrokerUnavailable,
-        "the server refuses writes because its snapshot failed; make room on its disk",
-        True,
-        False,
-    ),
-    "READONLY": (
+    "MASTERDOWN": _away("a replica has lost its master", elsewhere=True),
+    "CLUSTERDOWN": _away("the Cluster does not serve all slots", elsewhere=True),
+    "TRYAGAIN": _away("the Cluster is moving our slot", elsewhere=True),
+    "ASK": _away("the Cluster is moving our slot", elsewhere=True),
+    "MOVED": _away("the Cluster has moved our slot", elsewhere=True),
+    "UNBLOCKED": _away("the server is a replica now", elsewhere=True),
+    "READONLY": _Meaning(
         UnsafeServer,
         "the server is a read-only replica; connect to the master, for instance by redis+sentinel://",
-        True,
-        True,
+        again=True,
+        elsewhere=True,
     ),
-    "NOAUTH": (AuthFailed, "the server wants a password; put it into the URL", False, False),
-    "WRONGPASS": (AuthFailed, "the server refused the credentials", False, False),
-    "WRONGTYPE": (
+    "NOAUTH": _Meaning(AuthFailed, "the server wants a password; put it into the URL"),
+    "WRONGPASS": _Meaning(AuthFailed, "the server refused the credentials"),
+    "WRONGTYPE": _Meaning(
         BrokerRefused,
         "a key with a name of ours is of another kind; somebody else writes under our prefix",
-        False,
-        False,
     ),
-    "OOM": (
+    "OOM": _Meaning(
         QueueFull,
-        (
-            "the server is out of memory (maxmemory); nothing of this call was stored. Raise maxmemory, or let "
-            "workers finish: settlements still pass"
-        ),
-        False,
-        False,
+        "the server is out of memory (maxmemory); nothing of this call was stored. Raise maxmemory, or let "
+        "workers finish: settlements still pass",
     ),
 }
 #: Codes of our own scripts.
@@ -108,8 +100,9 @@ def judge(text: str, endpoint: str, verb: str) -> Verdict:
     if word in ("ERR", "EXECABORT"):
         word = _inner(text) or word
     if word in _WORDS:
-        kind, advice, again, elsewhere = _WORDS[word]
-        return Verdict(kind(f"{endpoint}: {advice} ({text})"), again, elsewhere)
+        found = _WORDS[word]
+        error = found.kind(f"{endpoint}: {found.advice} ({text})")
+        return Verdict(error, found.again, found.elsewhere)
     if word == "NOPERM" or any(said in text for said in _FORBIDDEN):
         return Verdict(_missing(text, endpoint, verb))
     if "invalid password" in text or "without any password configured" in text:
