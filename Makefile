@@ -28,7 +28,15 @@ NODE := PYTHONPATH=tests $(BIN)/python -m node
 NEEDS_PROGRAMS := $(filter all contracts cluster e2e,$(TESTS))
 NEEDS_IMAGES := $(filter all cluster e2e,$(TESTS))
 
+# inside $(call …) a comma of the text is written $(,)
+, := ,
 say = @printf '\033[1m==>\033[0m %s\n' "$(1)"
+
+# $(1): the folder of a virtual environment that is to be there
+define venv
+@test -x $(1)/bin/python || $(PYTHON) -m venv $(1)
+@$(1)/bin/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Millgate needs Python 3.11 or newer; set PYTHON=/path/to/python3" >&2; exit 2; }
+endef
 
 .PHONY: help install format lint check test e2e demo bench generate cluster-up cluster-down images clean
 
@@ -39,8 +47,7 @@ install: $(VENV)/.installed ## make the virtual environment with everything for 
 
 $(VENV)/.installed: pyproject.toml constraints.txt worker/pyproject.toml operator/pyproject.toml
 	$(call say,installing into $(VENV) (a minute on a new machine))
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Millgate needs Python 3.11 or newer; set PYTHON=/path/to/python3" >&2; exit 2; }
+	$(call venv,$(VENV))
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'uv>=0.5'
 	@$(BIN)/python -m uv pip install --quiet --python $(BIN)/python -c constraints.txt -e './worker[all]' -e ./operator --group dev
 	@touch $@
@@ -92,8 +99,7 @@ demo: $(DEMO)/.installed ## see it work: real input, no service needed, under a 
 
 $(DEMO)/.installed: $(DEMO_SOURCES)
 	$(call say,installing into $(DEMO) (a minute on a new machine))
-	@test -x $(DEMO)/bin/python || $(PYTHON) -m venv $(DEMO)
-	@$(DEMO)/bin/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Millgate needs Python 3.11 or newer; set PYTHON=/path/to/python3" >&2; exit 2; }
+	$(call venv,$(DEMO))
 	@$(DEMO)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade -c constraints.txt ./worker ./operator
 	@touch $@
 
@@ -112,5 +118,3 @@ images: install ## build the worker and operator images into the cache
 
 clean: ## remove what the commands above made inside the repository
 	@rm -rf $(VENV) $(DEMO) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache build dist
-
-, := ,
