@@ -132,7 +132,7 @@ def test_a_forked_child_opens_a_broker_of_its_own(app: App) -> None:
 
 
 def test_a_fork_while_another_thread_opens_does_not_lock_the_child(app: App) -> None:
-    from millgate import app as module
+    from millgate import connection as module
 
     reader, writer = os.pipe()
     with module._opening.lock:

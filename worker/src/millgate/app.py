@@ -1,17 +1,17 @@
-"""The registry of tasks, and the door to one queue: `app = App()`, `@app.task`, `task.send(…)`."""
+"""An app: the tasks that it has and what it sends of them. `app = App()`, `@app.task`, `task.send(…)`."""
 
 from __future__ import annotations
 
 import os
 import sys
-from _thread import allocate_lock
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
 
 from millgate import context, tracing
 from millgate.clock import Clock, SystemClock
-from millgate.errors import InvalidInput, InvalidSettings, UnsupportedByBroker
+from millgate.connection import Connection
+from millgate.errors import InvalidInput, UnsupportedByBroker
 from millgate.hints import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, overload
 from millgate.ids import new_id
 from millgate.inject import Override, Scope, dependencies, is_async, is_generator, required
@@ -31,7 +31,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
 
-#: Most messages of one publish; the contract's bound.
+#: Most messages of one publish: MAX_BATCH of the contract, which a child does without.
 _BATCH = 1000
 _CHAIN = attrgetter("chain")
 
@@ -64,7 +64,7 @@ class App:
         self._before_send: list[BeforeSend] = []
         self._tasks: dict[str, Task[..., Any]] = {}
         self._clock = clock or SystemClock()
-        self._connection = _Connection(_checked(broker), queue, _seconds(deadline))
+        self._connection = Connection(_checked(broker), queue, _seconds(deadline))
         self._source = Source(lambda: self.broker, self._clock)
 
     # --- declaring -------------------------------------------------------------------------------
@@ -175,7 +175,7 @@ class App:
 
     def use(self, broker: str | Broker | None) -> Callable[[], None]:
         """Send to another broker from now on; answers a function that restores the former one. For tests and tools."""
-        former, self._connection = self._connection, _Connection(broker, None, None)
+        former, self._connection = self._connection, Connection(broker, None, None)
 
         def restore() -> None:
             self.close()
@@ -189,7 +189,7 @@ class App:
         What this process forks has the real one: it cannot share what this one is lent.
         """
         real = self._connection
-        self._connection = _Connection(make(real.broker), None, None, forks=real)
+        self._connection = Connection(make(real.broker), None, None, forks=real)
 
     def close(self) -> None:
         """Close the broker of this process, if it was opened; the next use opens it again."""
@@ -273,76 +273,6 @@ def _surroundings() -> tuple[dict[str, str], dict[str, str]]:
     return ({} if here is None else {"parent": here.id}), trace
 
 
-class _Connection:
-    """The broker of this process; a forked child opens one of its own and leaves the inherited one alone."""
-
-    def __init__(
-        self,
-        broker: str | Broker | None,
-        queue: str | None,
-        deadline: float | None,
-        *,
-        forks: _Connection | None = None,
-    ) -> None:
-        """`forks`: the connection of processes that this one forks, if a broker that is given is not for them."""
-        self._given = broker
-        self._forks = forks
-        self._owner = os.getpid()
-        self._queue = queue
-        self._deadline = deadline
-        self._open: tuple[int, Broker] | None = None
-
-    def broker(self) -> Broker:
-        if self._given is not None and not isinstance(self._given, str):
-            if self._forks is not None and os.getpid() != self._owner:
-                return self._forks.broker()
-            return self._given
-        with _opening.lock:
-            if self._open is None or self._open[0] != os.getpid():
-                self._open = os.getpid(), self._connect()
-            return self._open[1]
-
-    def close(self) -> None:
-        if self._forks is not None:
-            self._forks.close()
-        opened, self._open = self._open, None
-        if opened is not None and opened[0] == os.getpid():
-            opened[1].close()
-
-    def _connect(self) -> Broker:
-        from millgate.brokers import DEFAULT_QUEUE, open_broker
-        from millgate.brokers.base import DEADLINE
-        from millgate.settings import environment
-
-        env = environment()
-        queue = self._queue or env.get("MILLGATE_QUEUE") or DEFAULT_QUEUE
-        deadline = DEADLINE if self._deadline is None else self._deadline
-        return open_broker(self._url(env), queue=queue, deadline=deadline)
-
-    def _url(self, env: Mapping[str, str]) -> str:
-        if isinstance(self._given, str):
-            return self._given
-        if env.get("MILLGATE_BROKER"):
-            return env["MILLGATE_BROKER"]
-        if env.get("MILLGATE_BROKER_FILE"):
-            return _read(env["MILLGATE_BROKER_FILE"])
-        raise InvalidSettings("no broker: give App a URL, or set MILLGATE_BROKER, e.g. local://")
-
-
-class _Opening:
-    """One lock for opening, made anew after a fork: another thread may have held it."""
-
-    def __init__(self) -> None:
-        self.renew()
-        os.register_at_fork(after_in_child=self.renew)
-
-    def renew(self) -> None:
-        self.lock = allocate_lock()
-
-
-_opening = _Opening()
-
-
 def _checked(broker: str | Broker | None) -> str | Broker | None:
     if broker is None or isinstance(broker, str) or type(broker).__module__ != "builtins":
         return broker
@@ -354,16 +284,6 @@ def _seconds(deadline: Duration | None) -> float | None:
     if seconds is not None and not seconds > 0:
         raise InvalidInput(f"deadline={deadline!r}: use more than 0")
     return seconds
-
-
-def _read(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8") as file:  # noqa: PTH123 -- pathlib costs a child memory
-            return file.read().strip()
-    except OSError as error:
-        raise InvalidSettings(
-            f"MILLGATE_BROKER_FILE: cannot read {path}: {error.strerror}"
-        ) from error
 
 
 def _name(function: Callable[..., Any]) -> str:
