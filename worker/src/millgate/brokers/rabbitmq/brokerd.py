@@ -19,7 +19,7 @@ from pika import exceptions
 from millgate.brokers.rabbitmq import refusals
 from millgate.brokers.rabbitmq.connection import LOST, connect, version
 from millgate.brokers.rabbitmq.express import Express
-from millgate.brokers.rabbitmq.journal import Journal, write_snapshot
+from millgate.brokers.rabbitmq.journal import Journal
 from millgate.brokers.rabbitmq.lines import Line
 from millgate.brokers.rabbitmq.mailbox import Mailbox
 from millgate.brokers.rabbitmq.names import Names
@@ -27,11 +27,11 @@ from millgate.brokers.rabbitmq.proof import Proof
 from millgate.brokers.rabbitmq.pump import Pump
 from millgate.brokers.rabbitmq.records import FORMAT
 from millgate.brokers.rabbitmq.role import Brokerd, Standing, Tell
+from millgate.brokers.rabbitmq.snapshots import Snapshots
 from millgate.brokers.rabbitmq.standby import Standby
 from millgate.brokers.rabbitmq.streams import Gone, Streams
 from millgate.brokers.served import process
 from millgate.brokers.served.desk import Desk
-from millgate.brokers.served.forked import Writer, fork
 from millgate.brokers.served.steady import Steady
 from millgate.clock import Clock
 from millgate.errors import (
@@ -48,7 +48,6 @@ _LONGEST_PAUSE: Final = 2.0  # … and while they go on failing
 _WATCH: Final = 0.3  # seconds between looks at whether the queue is free
 _LOOK: Final = 0.2  # seconds between looks at a snapshot that is being written
 _LOOK_AFTER: Final = 5.0  # seconds between looks at what is stored
-_SNAPSHOT: Final = 600  # seconds that its process may take
 _LAST: Final = 3.0  # seconds for an orderly end
 #: Seconds without a call after which nobody is there to be kept from calling.
 _DESERTED: Final = 60.0
@@ -75,6 +74,7 @@ class Server:
         self._names = Names(how.queue)
         self._journal = Journal(self._names)
         self._engine = self._journal.replica.engine
+        self._snapshots = Snapshots(self._journal, how.target, clock)
         self._steady = Steady(clock)
         self._mailbox = Mailbox(how.queue, self._names.calls, clock, self._left, self._proved)
         self._desk = self._new_desk()
@@ -87,7 +87,6 @@ class Server:
         self._channel: Any = None
         self._express: Any = None
         self._pump: Any = None
-        self._writing: tuple[Writer, str] | None = None  # a snapshot's process and name
         self._stopping = self._waiting = False
         self._began = self._heard = clock.monotonic()
 
@@ -247,7 +246,7 @@ class Server:
             self._prove()
             self._turn()
             self._look_after_streams()
-            self._consider_snapshot()
+            self._snapshots.consider(self._engine)
             self._end_if_idle()
 
     def _stirred(self) -> bool:
@@ -305,7 +304,7 @@ class Server:
         wait = min(_LOOK_AFTER, _LOOK_AFTER if wait is None else wait)
         if monotonic < self._heard + _DESERTED:
             wait = min(wait, self._proof.wake_in(monotonic))
-        if self._writing is not None:
+        if self._snapshots.writing:
             wait = min(wait, _LOOK)
         if self._how.idle is not None:
             wait = min(wait, self._how.idle)
@@ -330,40 +329,6 @@ class Server:
             "term": self._journal.head.term,
             "uptime": round(self._clock.monotonic() - self._began, 3),
         }
-
-    # --- snapshots -------------------------------------------------------------------------------
-
-    def _consider_snapshot(self) -> None:
-        if self._writing is not None:
-            self._look_after_snapshot(*self._writing)
-        elif self._journal.due:
-            name = self._journal.rotate()
-            term, target, clock = self._journal.head.term, self._how.target, self._clock
-            engine = self._engine
-
-            def write() -> int:
-                signal.alarm(_SNAPSHOT)
-                data = engine.dump()  # no connection would live through this with a large state
-                end = clock.monotonic() + _CONNECT
-                connection = connect(target, f"millgate snapshot {name}", clock, end)
-                size = write_snapshot(Streams(connection), name, term, data)
-                connection.close()
-                return size
-
-            writer = fork(write)
-            if writer is None:
-                self._journal.written(name, None)
-            else:
-                self._writing = writer, name
-
-    def _look_after_snapshot(self, writer: Writer, name: str) -> None:
-        if writer.running():
-            return
-        self._writing = None
-        size = writer.end()
-        if size is None:
-            log.warning("the snapshot %s was not written; the journals go on", name)
-        self._journal.written(name, size)
 
 
 def serve(how: Brokerd, tell: Tell, clock: Clock) -> None:
