@@ -186,7 +186,7 @@ def _scaled_by_us(live: Mapping[str, Any]) -> bool:
 
 
 def _ours(live: Mapping[str, Any], wish: Mapping[str, Any]) -> bool:
-    """Whether an object was made for this queue; of one that was made anew under its name as well."""
+    """Whether an object was made for this queue, or for an earlier one of the same name."""
     has, wanted = live["metadata"], wish["metadata"]
     if (has.get("labels") or {}).get(names.LABEL_QUEUE) == wanted["labels"][names.LABEL_QUEUE]:
         return True

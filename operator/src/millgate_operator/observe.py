@@ -72,7 +72,7 @@ def connection(cluster: Cluster, queue: TaskQueue, settings: OperatorSettings) -
 
 
 def secret_version(cluster: Cluster, queue: TaskQueue, settings: OperatorSettings) -> str:
-    """The version of the Secret that brokerd is to have read; while there is none to be had, the one that it has."""
+    """The version of the Secret that brokerd should have read; while it cannot be read, the one that brokerd has."""
     try:
         return connection(cluster, queue, settings).version
     except Blocked:

@@ -95,7 +95,7 @@ def _read_topics(manifests: Sequence[dict[str, Any]]) -> tuple[list[Topic], dict
 
 
 def _unread_names(manifests: Sequence[dict[str, Any]], unread: Mapping[str, str]) -> frozenset[str]:
-    """The topic names of Topics that cannot be read, as far as those say them."""
+    """The topic names of Topics that cannot be read, where at least the name can be."""
     return frozenset(
         str((one.get("spec") or {}).get("topicName") or one["metadata"]["name"])
         for one in manifests
@@ -190,7 +190,7 @@ def _apply_broker(context: Context, queue: TaskQueue) -> list[dict[str, Any]]:
 def _apply_workers(
     context: Context, queue: TaskQueue, resolved: Resolved, made: list[dict[str, Any]] | None
 ) -> None:
-    """The pool; with all that was `made` for the broker, what is not wished any more goes."""
+    """The pool. If all for the broker was `made`, what is not wished any more is removed."""
     policies = {policy.name: policy for policy in resolved.topics.values()}
     wishes = worker_objects(queue)
     _apply_all(context, queue, wishes, _initial(scaling_policy(queue, policies)))
@@ -274,7 +274,7 @@ def _enter(
 def _again(
     context: Context, key: Key, seen: Seen, later: float | None, took: float
 ) -> float | None:
-    """After how many seconds to look again; what `took` long to fail waits in proportion: threads are shared."""
+    """After how many seconds to look again. What `took` long to fail waits longer, since threads are shared."""
     trouble = seen.connection or seen.objects or seen.broker.trouble or seen.pool
     if trouble is None:
         context.blocked.pop(key, None)

@@ -76,7 +76,7 @@ def report_invalid(
 
 
 def report_paused(context: Context, manifest: Mapping[str, Any]) -> None:
-    """A queue that the operator leaves alone: everything as it was, and that it is so."""
+    """A queue that the operator leaves alone: its status as it was, and a condition that says so."""
     before = manifest.get("status") or {}
     words = (
         f"annotation {ANNOTATION_RECONCILE} is {PAUSED}; remove it to let the operator work again"

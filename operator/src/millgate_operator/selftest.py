@@ -86,7 +86,7 @@ def _test(cluster: Cluster, clock: Clock, manifest: dict[str, Any], limit: float
 
 
 def _ready(cluster: Cluster, namespace: str, name: str) -> bool:
-    """Whether it is; raises Blocked with what it says instead, which is told when time is over."""
+    """Whether the queue is ready. Raises Blocked with what its status says instead, to be told when time is over."""
     found = cluster.get(TASK_QUEUE, namespace, name) or {}
     for condition in (found.get("status") or {}).get("conditions", ()):
         if condition["type"] == "Ready":

@@ -251,8 +251,8 @@ class App:
     def _prepare(
         self, message: Message, parent: Mapping[str, str], trace: Mapping[str, str]
     ) -> Message:
-        """The message with headers beside its own, as functions before the send want it, and its chain's steps so.
-        A trace that came with it, as when a task passes its own headers on, gives way to the one that is followed."""
+        """The message with these headers beside its own, as the before_send functions want it; its steps too.
+        A trace that it has already (a task may pass its own headers on) gives way to the one that is followed."""
         if parent or trace:
             message = replace(message, headers={**parent, **message.headers, **trace})
         for function in self._before_send:

@@ -31,7 +31,7 @@ KINDS = (
 def broker_objects(
     queue: TaskQueue, settings: OperatorSettings, secret_version: str = ""
 ) -> list[dict[str, Any]]:
-    """What a Local broker needs beside its key, and a queue on RabbitMQ; nothing for the others.
+    """What serves the queue, where the operator runs that: a Local broker (without its key), or brokerd on RabbitMQ.
 
     `secret_version` is of the connection Secret.
     """

@@ -59,8 +59,8 @@ class Lane:
             screen.say(f"{self.name}: autoscaling.mode is External, so no worker is started")
 
     def edited(self, queue: TaskQueue, manifests: Manifests, start: Start) -> Callable[[], None]:
-        """What takes over edited manifests: policies at once, and workers are replaced when what they are started with
-        has changed. Raises InvalidSpec; the call that is answered BrokerUnavailable. Then all of it stays as it was.
+        """Answers a call that takes over edited manifests: policies at once; workers are replaced when what they are
+        started with has changed. Raises InvalidSpec, and that call BrokerUnavailable: then all stays as it was.
         """
         resolved = _resolved(queue, manifests)
         policy = _scaling(queue, resolved)

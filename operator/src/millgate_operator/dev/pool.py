@@ -89,7 +89,7 @@ class Pool:
             self.workers[name] = Worker(name, now)
 
     def change(self, program: Callable[[str], Program]) -> bool:
-        """Start workers so from now on; answers whether that is another way, and then renews those that are there."""
+        """Start workers this way from now on. Answers whether it is a new way; if so, those that run are renewed."""
         same = program("") == self._program("")
         self._program = program
         if not same:

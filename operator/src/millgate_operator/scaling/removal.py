@@ -109,7 +109,7 @@ def _cost(row: WorkerRow, pod: Pod) -> tuple[int, float, float, str]:
 
 
 def strays(fleet: Fleet) -> tuple[str, ...]:
-    """Pods that may claim and still say: take me first. Their fences ended while nobody renewed them."""
+    """Pods that may claim and still have the low deletion cost: their fences ended while nobody renewed them."""
     return tuple(pod.name for pod in fleet.working() if pod.marked and pod.name in fleet.rows)
 
 

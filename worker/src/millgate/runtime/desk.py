@@ -93,7 +93,7 @@ class Desk:
         return bool(self._locks)
 
     def ended(self, run: int) -> None:
-        """A run has ended: what locks it still holds are given back, and what it waits for is not for it any more."""
+        """A run has ended: locks that it holds are given back, those that it waits for not granted any more."""
         with self._granting:
             its = [held for held in list(self._locks.values()) if held.run == run]
             for held in its:

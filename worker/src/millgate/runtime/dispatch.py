@@ -125,7 +125,7 @@ class Dispatcher:
         return wire.job(run.seq, run.claim, run.gathered, run.terms.payload_max)
 
     def _number_for(self, child: Child) -> int:
-        """The next number whose row in the child's page no run in it has: a long one keeps its own."""
+        """The next number whose row in the child's page is free: a long run still has its own."""
         self._last += 1
         rows = child.table.rows
         if self._last - next(iter(child.runs), self._last) >= rows:

@@ -211,7 +211,7 @@ class Floor:
         self._pool.rest(child)
 
     def _hear(self, child: Child, frames: list[Any]) -> None:
-        """Take what the runs that these results are of have printed, as long as they are known by their numbers."""
+        """Take what these runs have printed, while their numbers still say whose output it is."""
         if child.quiet < _QUIET or any(
             seconds > _LONG_ENOUGH or kind == wire.SAID for kind, _, seconds, _ in frames
         ):

@@ -24,11 +24,12 @@ from millgate.runtime.spawn import Spawned
 
 _OUTPUT_CHUNK: Final = 256 * 1024
 _READ: Final = reactor.READ  # in the constructor the module's name is taken
-#: Seconds for which a child that runs nothing may leave a run alone; some of a look at it.
+#: Seconds for which an idle child may leave its next run alone.
 NEGLECT: Final = 30.0
-_LOOK: Final = 0.25
-#: … for which its link may be closed although it lives: it is about to end, mostly.
+#: Seconds for which its link may be closed although it lives: it is about to end, mostly.
 _DEAF: Final = 1.0
+#: So much of the time between two looks counts towards either: in a freeze nobody looks.
+_LOOK: Final = 0.25
 _ENDED: Final = select.EPOLLHUP | select.EPOLLERR
 
 
@@ -144,8 +145,8 @@ class Child:
         return True
 
     def collect(self) -> bool:
-        """Take results that the child keeps since the last look, to send them with others: it may be long about the
-        next task. Answers whether another look is worth while soon."""
+        """Take the results that the child has held back since the last look, to send them with others: its next task
+        may be a long one. Answers whether another look soon is worth while."""
         sent, kept = self.table.unsent()
         known, self._kept = self._kept, (sent, len(kept))
         if sent == known[0]:  # what was there at the last look is seen whole now, on every machine
@@ -193,7 +194,7 @@ class Child:
                 return
 
     def end_output(self, numbers: Sequence[int]) -> None:
-        """These runs print no more; nor goes on what nobody said whose it is."""
+        """These runs print no more; what belongs to no known run ends with them."""
         for number in {*numbers, 0}:
             capture = self.captures.pop(number, None)
             if capture is not None:
@@ -290,9 +291,9 @@ class Child:
         return [(seq, run) for seq, run in list(self.runs.items()) if seq > mark]
 
     def neglects(self, now: float) -> bool:
-        """Whether it has left its next run alone for long although it runs nothing: what holds its interpreter is no
-        task, and no timeout would end it. Or whether it has closed its link, as a task does that closes whatever is
-        open: no result can come. Time in which nobody looked, as in a freeze, does not count."""
+        """Whether it is idle and still has not taken up its next run for a long time: then something other than a task
+        holds its interpreter, and no timeout would end that. Or whether it has closed its link, as a task does that
+        closes whatever is open: no result can come."""
         looked, self._looked = self._looked, now
         if self._link is None:
             self._deaf += min(now - looked, _LOOK)

@@ -125,7 +125,7 @@ class Leases:
 
 
 def _oldest(runs: Sequence[Run], lost: Sequence[str]) -> list[Run]:
-    """The runs of these ids; of two runs of one id, which this worker was given again, the earlier one."""
+    """The runs of these ids; where this worker was given an id a second time, the earlier run."""
     found: dict[str, Run] = {}
     for run in runs:
         known = found.get(run.claim.id)

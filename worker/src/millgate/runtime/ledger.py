@@ -151,5 +151,5 @@ class Ledger:
         return not self._held
 
     def shortest_lease(self) -> float | None:
-        """The shortest lease among the claims held, or a shorter one that was; None: nothing is held."""
+        """The shortest lease of what was held since the last renewal; None: nothing is held now."""
         return self._shortest if self._held else None

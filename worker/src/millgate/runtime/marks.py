@@ -1,4 +1,4 @@
-"""Whose output is whose: a child says on its output which run prints next, and the supervisor cuts it there."""
+"""Which run printed what: a child marks on its output which run prints next, and the supervisor cuts it there."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 from millgate.runtime.wire import MARK_BEGIN, MARK_END
 
 _DIGITS: Final = 19
-#: What a child writes before the output of another run than the last one's.
+#: What a child writes when another run than the last one prints.
 _MARK: Final = re.compile(MARK_BEGIN + rb"([0-9]{1,%d})" % _DIGITS + MARK_END)
 _LONGEST: Final = len(MARK_BEGIN) + _DIGITS + len(MARK_END)
 
@@ -22,7 +22,7 @@ class Marks:
         self._held = b""  # may be the beginning of a mark
 
     def cut(self, data: bytes) -> Iterator[tuple[int, bytes]]:
-        """The parts of the output, each with the number of the run that it is of; 0: nobody said."""
+        """The parts of the output, each with the number of the run that printed it; 0: nobody said which."""
         first, *rest = _MARK.split(self._held + data)
         yield from self._part(first, last=not rest)
         for at in range(0, len(rest), 2):

@@ -223,8 +223,8 @@ class Pool:
             )
 
     def _retire_leaving(self, beside: int = 0) -> None:
-        """Let go whom a standby can replace, and `beside` them so many; who only nears its bound of tasks goes when it
-        has done them all: what it was given last is its own, though it may not have begun with it."""
+        """Retire the children that a standby can replace, and `beside` more. One that only nears its bound of tasks
+        stays until it has done them all: the last that it was given are its own, begun or not."""
         standbys = beside + sum(child.phase is Phase.STANDBY for child in self.children.values())
         for key in sorted(self._leaving):
             child = self.children[key]
@@ -250,7 +250,7 @@ class Pool:
         self.rest(child)
 
     def rest(self, child: Child) -> None:
-        """A run of this child has ended: see whether it is its turn to go."""
+        """A run of this child has ended: see whether the child is to go now."""
         if child.runs:
             return
         if child.phase is Phase.RETIRING:
@@ -265,14 +265,14 @@ class Pool:
             self._retire(child)
 
     def hasten(self, key: int) -> None:
-        """A child that is to be replaced has grown on: its replacement is waited for without it."""
+        """A child that is to be replaced goes on growing: it goes now, before its replacement is ready."""
         child = self.children.get(key)
         if child is not None and child.phase is Phase.READY:
             self._leaving.add(key)
             self._retire(child)
 
     def count(self, child: Child, tasks: int) -> None:
-        """So many more tasks are behind a child."""
+        """A child has done so many more tasks."""
         child.tasks += tasks
         defunct = self._memory.defunct(child)
         if not defunct and not self._bounded:
@@ -319,7 +319,7 @@ class Pool:
             self._tries.postpone()
 
     def _unready(self, child: Child, because: Because, status: int) -> None:
-        """It ended before it was ready: at start too little memory is the end, and nothing that another try changes."""
+        """It ended before it was ready. Too little memory at start is the worker's end: another try changes nothing."""
         problem = self._memory.ceilings.check_start(because)
         if problem is not None and not self.app_known:
             self._give_up(EXIT_LIMITS, problem)

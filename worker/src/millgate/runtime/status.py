@@ -50,7 +50,8 @@ class Status:
         if parts.leases.state is WorkerState.FENCED and parts.ledger.empty:
             return "fenced and idle"
         away = parts.connection.down_for
-        if away > _AWAY and parts.ledger.empty:  # one that works is: nobody should take it first
+        # A busy one stays ready, or it would be the first to be removed.
+        if away > _AWAY and parts.ledger.empty:
             return f"idle, and the broker has not answered for {away:.0f}s"
         return None
 

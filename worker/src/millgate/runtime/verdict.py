@@ -72,7 +72,7 @@ class Verdict:
         self._ledger.settle(run, settlement)
 
     def turn_away(self, run: Run, outcome: Outcome) -> None:
-        """The run cannot be made here. Its task is named by whoever sent it: no figure is kept by that."""
+        """The run cannot be made here. Its task's name is whatever the sender wrote: no metric is labelled with it."""
         settlement = _settle(run, outcome)
         self._metrics.ended(replace(run, task=""), _word(outcome, settlement), None)
         self._log(run, outcome, settlement, None)

@@ -140,7 +140,7 @@ class Topic:
             heapq.heapify(self.later)
 
     def shift(self, by: float) -> None:
-        """Move along with a clock that was set all that lasts a while; times that somebody named stay."""
+        """The clock was set: move with it what lasts a while; times that somebody named stay."""
         self.line.shift(by)
         self.bucket = None if self.bucket is None else self.bucket.shifted(by)
         rows = list(self.delayed_rows())

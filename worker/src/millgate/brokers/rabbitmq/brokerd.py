@@ -61,7 +61,7 @@ class Taken(Exception):
 
 
 class Overdue(BaseException):
-    """The server keeps this process from an orderly end. Nothing is lost by another: all is stored before it counts."""
+    """The server keeps this process from an orderly end. It does without: all is stored before it counts."""
 
 
 class Server:
