@@ -27,21 +27,13 @@ _PINS: Final = (
 )
 #: Functions that the client calls; the others run inside these and inherit their settings.
 ENTRIES: Final = (
-    *(
-        "acquire",
-        "await",
-        "cancel",
-        "claim",
-        "configuration",
-        "configure",
-        "dead",
-        "ensure",
-        "extend",
-    ),
-    *("fence", "fire", "fired", "forward", "forwards", "group", "locks", "oldest"),
-    *("pause", "peek", "post", "progress", "publish", "purge", "purge_dead", "regate", "register"),
-    *("release_lock", "renew", "replay", "requeue", "schedules", "send", "settle"),
-    *("states", "stats", "tend", "tick", "unawait", "unfence", "unregister", "upkeep"),
+    *("ensure", "fire", "fired", "group", "post", "publish", "schedules", "send"),
+    *("claim", "extend", "progress", "register", "settle", "unregister"),
+    *("await", "tend", "tick", "unawait", "upkeep", "forward", "forwards", "regate"),
+    *("dead", "oldest", "peek", "states", "stats"),
+    *("configuration", "configure", "fence", "pause", "unfence"),
+    *("cancel", "purge", "purge_dead", "replay", "requeue"),
+    *("acquire", "locks", "release_lock", "renew"),
 )
 
 
