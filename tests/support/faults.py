@@ -41,7 +41,6 @@ class _Mode(Enum):
 class _Trap:
     fault: Fault
     fits: Callable[[bytes], bool]
-    left: int
 
 
 class _Connection:
@@ -147,23 +146,19 @@ class FaultProxy:
                 poll.register(connection.client, select.POLLRDHUP)
             return len(poll.poll(0))
 
-    def arm(
-        self, fault: Fault, *, count: int = 1, match: bytes | Callable[[bytes], bool] = b""
-    ) -> None:
-        """Let `fault` hit the next `count` requests that contain `match` (or for which it answers true)."""
+    def arm(self, fault: Fault, *, match: bytes | Callable[[bytes], bool] = b"") -> None:
+        """Let `fault` hit the next request that contains `match` (or for which it answers true)."""
         fits = match if callable(match) else lambda data: match in data
         with self.changed:
-            self._traps.append(_Trap(fault, fits, count))
+            self._traps.append(_Trap(fault, fits))
 
     def spring(self, data: bytes) -> Fault | None:
         """The fault that is due for this request."""
         with self.changed:
             for trap in self._traps:
                 if trap.fits(data):
-                    trap.left -= 1
                     self.sprung += 1
-                    if not trap.left:
-                        self._traps.remove(trap)
+                    self._traps.remove(trap)
                     return trap.fault
         return None
 

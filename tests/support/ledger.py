@@ -16,20 +16,19 @@ from millgate.queues import Subscription
 from millgate.settlement import Ack, Settlement
 from support.builders import a_worker, an_info
 
+_BATCH = 20
+
 
 class Ledger:
     """Load on one queue from its making until `finish`; each thread has a client of its own."""
 
-    def __init__(
-        self, client: Callable[[], Broker], producers: int = 2, workers: int = 2, batch: int = 20
-    ) -> None:
+    def __init__(self, client: Callable[[], Broker], producers: int = 2, workers: int = 2) -> None:
         self.accepted: set[str] = set()
         self.runs: Counter[str] = Counter()
         self.acknowledged: Counter[str] = Counter()
         self.errors: Counter[str] = Counter()
         self.gap = 0.0  # the longest time without a run
         self._client = client
-        self._batch = batch
         self._numbers = itertools.count()
         self._lock = threading.Lock()
         self._producing = threading.Event()
@@ -95,7 +94,7 @@ class Ledger:
                 if not registered:
                     broker.register(worker, an_info())
                     registered = True
-                answer = broker.claim(worker, Ask(n=self._batch), settlements)
+                answer = broker.claim(worker, Ask(n=_BATCH), settlements)
                 done = {ack.claim.id for ack in settlements} - set(answer.stale)
                 registered = answer.state is not WorkerState.UNKNOWN
                 with self._lock:

@@ -109,10 +109,6 @@ class Postgres:
         quoted = PASSWORD.replace(" ", "%20")
         return f"postgresql://{user}:{quoted}@127.0.0.1:{port or self.port}/{database}"
 
-    def socket_url(self, database: str = "postgres", *, user: str = superuser) -> str:
-        """The URL over the Unix socket."""
-        return f"postgresql:///{database}?host={self.sockets}&port={self.port}&user={user}"
-
     def run(self, *arguments: str, check: bool = True) -> str:
         """What psql prints, as the administrator; `arguments` are psql's."""
         done = subprocess.run(
@@ -180,7 +176,7 @@ def _make_template(initdb: Path, user: str, wanted: Path) -> None:
 class PgBouncer:
     """A pooler in transaction mode in front of a PostgreSQL server."""
 
-    def __init__(self, server: Postgres, size: int = 3) -> None:
+    def __init__(self, server: Postgres) -> None:
         program = need("pgbouncer", [Path("/usr/sbin")], ["pgbouncer"])
         self._folder = Folder(user_for("postgres"))
         self._server = server
@@ -190,7 +186,7 @@ class PgBouncer:
         settings.write_text(
             f"[databases]\n* = host=127.0.0.1 port={server.port}\n[pgbouncer]\nlisten_addr = 127.0.0.1\n"
             f"listen_port = {self.port}\nunix_socket_dir =\nauth_type = plain\nauth_file = {users}\n"
-            f"pool_mode = transaction\ndefault_pool_size = {size}\nmax_client_conn = 100\n"
+            f"pool_mode = transaction\ndefault_pool_size = 3\nmax_client_conn = 100\n"
         )
         for path in (users, settings):
             self._folder.own(path)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from millgate import codec
 from millgate.errors import (
     InvalidInput,
-    MillgateError,
     ResultMissing,
     ResultTimeout,
     TaskCancelled,
@@ -214,8 +213,5 @@ def _refuse(waiting: Mapping[str, Result], states: Mapping[str, TaskState], left
                 f"{result.id}: nothing is known of it; it expired or was never sent"
             )
     if left <= 0:
-        some: list[MillgateError] = [
-            ResultTimeout(f"{result.id} did not end in time; it may still run")
-            for result in waiting.values()
-        ]
-        raise some[0]
+        first = next(iter(waiting))
+        raise ResultTimeout(f"{first} did not end in time; it may still run")
