@@ -1,4 +1,7 @@
 -- Dead letters: `dm` has them by id, `da` and `dz:<topic>` their order, `gv` the topics by when the next one is too old.
+-- A packed one is a list: 1 topic, 2 reason, 3 when it died, 4 failure, 5 failures, 6 losses, 7 interruptions,
+-- 8 attempt, 9 worker, 10 serial, 11 progress, 12 whether its row cannot be read (1) or can (0), 13 the row,
+-- 14 the topic's number, 15 the topic that it is forwarded to. `fw` has those on their way, by serial, behind their ids.
 
 --@seldom
 local function forget_dead(id, tn)
