@@ -25,7 +25,6 @@ class Reason(StrEnum):
     BAD_ARGUMENTS = "BadArguments"  # the task's signature cannot take the arguments
     RESULT_REFUSED = "ResultRefused"  # the task's result cannot be encoded, or is too large
     MEMBER_FAILED = "MemberFailed"  # a callback whose group has a failed member
-    FORWARDED = "Forwarded"
 
 
 @dataclass(frozen=True, slots=True)
