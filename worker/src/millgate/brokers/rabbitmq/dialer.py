@@ -51,8 +51,10 @@ class Dialer:
 
     def close(self) -> None:
         """Close the connection."""
-        if self._pid != os.getpid():
-            return
+        if self._pid == os.getpid():
+            self._hang_up()
+
+    def _hang_up(self) -> None:
         with self._lock:
             wire, self._wire = self._wire, None
         if wire is not None:
@@ -104,10 +106,7 @@ class Dialer:
             self.missed = now
         elif now >= self.missed + _ELSEWHERE and len(self._target.addresses) > 1:
             self.missed = now
-            with self._lock:
-                wire, self._wire = self._wire, None
-            if wire is not None:
-                wire.close()
+            self._hang_up()
 
     def _start(self, absent: Absent, end: float) -> None:
         """Start a brokerd, unless another thread has. Raises BrokerTimeout, and what keeps it from coming up."""
