@@ -80,9 +80,7 @@ class Desk:
         thread = threading.Thread(target=self._serve, args=call, name=f"desk-{verb}", daemon=True)
         try:
             thread.start()
-        except (
-            RuntimeError
-        ) as error:  # as many processes and threads as there may be: tasks make them too
+        except RuntimeError as error:  # no thread is to be had: tasks make them too
             for held in [one for one in arguments if isinstance(one, Held)]:
                 self._locks.pop(held.holder, None)
             answer(False, ["BrokerUnavailable", f"the worker cannot wait for this: {error}"])

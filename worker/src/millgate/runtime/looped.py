@@ -61,9 +61,7 @@ class Looped:
             over = self._until_over()
             try:
                 self._loop.run_until_complete(over)
-            except (
-                BaseException
-            ):  # of what a run has left in the loop, or done to it: the others go on
+            except BaseException:  # of what a run has left in the loop: the others go on
                 if self._loop.is_closed():
                     raise
                 traceback.print_exc()
@@ -129,9 +127,7 @@ class Looped:
         try:
             made = self._executor.submit(self._in_thread, seq, job)
             return await asyncio.wrap_future(made)
-        except (
-            RuntimeError
-        ):  # no thread is to be had; one that gets free finds the job all the same
+        except RuntimeError:  # no thread is to be had; one that gets free finds the job
             self._left.add(seq)
             return Interrupted(_NO_THREAD)
         finally:
