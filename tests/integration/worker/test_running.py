@@ -297,10 +297,12 @@ def test_delayed_tasks_start_once_and_in_time_whoever_comes_and_goes(bench: Any)
     bench.ready(children=1)
     states = bench.ends_of(list(sent))
     assert {state.state for state in states} == {"succeeded"}
-    starts = {line[1]: float(line[4]) for line in bench.notes("start")}
-    assert starts.keys() == sent.keys()
-    assert all(starts[one] > due - 0.05 for one, due in sent.items())
-    assert sum(state.attempt > 1 for state in states) <= 1  # what the killed worker ran
+    starts = [(line[1], float(line[4])) for line in bench.notes("start")]
+    assert {one for one, _ in starts} == sent.keys()
+    assert all(at > sent[one] - 0.05 for one, at in starts)
+    assert (
+        len(starts) <= len(sent) + 1
+    )  # what the killed worker ran; what it held did not start there
 
 
 @every_broker
