@@ -89,6 +89,17 @@ def test_a_failed_member_buries_the_callback_that_needs_all(broker: Broker, hand
     assert hand.claim(5) == []
 
 
+def test_a_failed_member_that_stands_for_two_is_named_once(broker: Broker, hand: Hand) -> None:
+    members, callback = a_group(broker, 2, unique="one of it")
+    hand.bury(hand.one())
+    letter = broker.dead_letter(callback.id)
+    assert letter is not None
+    assert letter.failure is not None
+    assert letter.failure.message == (
+        f"members of group {members[0].group!r} did not succeed: {members[0].id}"
+    )
+
+
 def test_a_failed_member_does_not_stop_a_callback_that_takes_what_there_is(
     broker: Broker, hand: Hand
 ) -> None:

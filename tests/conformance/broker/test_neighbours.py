@@ -9,6 +9,7 @@ import pytest
 
 from millgate.brokers import open_broker
 from millgate.brokers.base import Broker
+from millgate.ids import new_incarnation
 from millgate.limits import Rate
 from millgate.queues import QueuePolicy, Subscription
 from support.brokers import Venue
@@ -24,7 +25,7 @@ Pair = tuple[Broker, Broker]
 @pytest.fixture
 def pair(venue: Venue) -> Iterator[Pair]:
     """Clients of two queues on the same server, the name of one being the beginning of the other's."""
-    url, first = venue.url or "memory://beside", venue.queue
+    url, first = venue.url or f"memory://{new_incarnation()}", venue.queue
     second = f"{first}x"
     if (serve := getattr(venue, "serve", None)) is not None:
         serve(second)  # where that takes a process of its own

@@ -284,8 +284,8 @@ def test_burst_ends_when_nothing_is_left_retries_included(bench: Any) -> None:
 
 @every_broker
 def test_delayed_tasks_start_once_and_in_time_whoever_comes_and_goes(bench: Any) -> None:
-    bench.configure(lease=1.0)  # shorter than any of the delays
-    delays = [1.5 + number % 8 / 2 for number in range(40)]
+    bench.configure(lease=2.0)  # shorter than any of the delays
+    delays = [2.5 + number % 8 / 2 for number in range(40)]
     before = time.time()
     sent = {
         bench.send("work", str(bench.journal), 0.0, delay=delay): before + delay for delay in delays

@@ -97,7 +97,8 @@ def forget(store: Store, gathering: Gathering) -> None:
 
 def failure_of(gathering: Gathering) -> Failure:
     """What a callback that is buried because of its members says."""
-    failed = [member for member in gathering.members if member in gathering.failed]
+    members = dict.fromkeys(gathering.members)  # two that were one stand here twice
+    failed = [member for member in members if member in gathering.failed]
     more = f" and {len(failed) - _NAMED} more" if len(failed) > _NAMED else ""
     said = f"members of group {gathering.id!r} did not succeed: {', '.join(failed[:_NAMED])}{more}"
     return Failure("millgate.errors.TaskFailed", said)

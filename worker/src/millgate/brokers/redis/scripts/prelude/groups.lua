@@ -63,9 +63,11 @@ local function close_if_complete(gid)
   call('HSET', P .. 'gr:' .. gid, 'buried', '1')
   call('HSET', P .. 'cb', d[1], gid)
   there.cb = true
-  local names = {}
+  local names, named = {}, {} -- two members that were one stand here twice
   for _, member in ipairs(munpack(info[5])) do
-    if #names < 20 and call('SISMEMBER', P .. 'gf:' .. gid, member) == 1 then names[#names + 1] = member end
+    if #names < 20 and not named[member] and call('SISMEMBER', P .. 'gf:' .. gid, member) == 1 then
+      names[#names + 1], named[member] = member, true
+    end
   end
   local said = "members of group '" .. gid .. "' did not succeed: " .. table.concat(names, ', ')
   if failures > #names then said = said .. ' and ' .. (failures - #names) .. ' more' end
