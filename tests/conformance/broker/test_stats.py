@@ -88,6 +88,8 @@ def test_topics_and_workers_are_of_one_moment(
     for thread in threads:
         thread.start()
     seen = [broker.stats() for _ in range(80)]
+    while not seen[-1].topics["default"].leased:  # the workers may not have had their turn yet
+        seen.append(broker.stats())
     stop.set()
     for thread in threads:
         thread.join()
@@ -95,7 +97,6 @@ def test_topics_and_workers_are_of_one_moment(
         (one.topics["default"].leased, sum(row.leased or 0 for row in one.workers)) for one in seen
     ]
     assert [pair for pair in held if pair[0] != pair[1]] == []
-    assert any(topic for topic, _ in held)
 
 
 def test_counts_equal_a_plain_count_after_random_steps(broker: Broker) -> None:
