@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from millgate.errors import InvalidSettings
 from millgate.limits import Ceiling
 from millgate.runtime.deadlines import ROWS
-from millgate.settings import MAX_CHILDREN, PREFIX, WorkerSettings
+from millgate.settings import MAX_CHILDREN, PREFIX, WorkerSettings, misspelt
 
 UNSHRUNK = hypothesis_settings(database=None, phases=[Phase.generate])
 words = st.text(st.characters(codec="ascii", categories=["L", "N"]), min_size=1, max_size=8)
@@ -142,6 +142,23 @@ def test_what_is_wrong_is_named(variable: str, text: str, complaint: str | None)
 def test_settings_that_contradict_each_other_are_refused(fields: dict[str, Any], flag: str) -> None:
     with pytest.raises(InvalidSettings, match=flag):
         WorkerSettings.from_env({}, **fields)
+
+
+@pytest.mark.parametrize(
+    ("variable", "meant"),
+    [
+        ("MILLGATE_CHILDRENS", "MILLGATE_CHILDREN"),
+        ("MILLGATE_MAXRSS", "MILLGATE_MAX_RSS"),
+        ("MILLGATE_TOPIC", "MILLGATE_TOPICS"),
+        ("MILLGATE_CHILDREN", None),
+        ("MILLGATE_BROKERD", None),
+        ("MILLGATE_BROKER_PORT", None),  # of a Service named millgate-broker
+        ("MILLGATE_BROKER_SERVICE_HOST", None),
+        ("CHILDREN", None),
+    ],
+)
+def test_a_variable_that_is_nearly_a_setting_is_told(variable: str, meant: str | None) -> None:
+    assert misspelt({variable: "1", "MILLGATE_APP": "a:app"}).get(variable) == meant
 
 
 def test_a_wrong_flag_is_named_as_a_flag() -> None:

@@ -17,6 +17,10 @@ from millgate.limits import Ceiling, format_duration, parse_bytes, parse_duratio
 PREFIX: Final = "MILLGATE_"
 _BROKERS: Final = ("broker", "broker_file")
 _BROKER_VARIABLES: Final = ("MILLGATE_BROKER", "MILLGATE_BROKER_FILE")
+#: Variables of ours that are no settings of a worker, beside those that belong to a program of their own.
+_OTHERS: Final = ("MILLGATE_BROKERD", "MILLGATE_LOCAL_KEY_FILE", "MILLGATE_PROBE_TIMEOUT")
+#: How alike two names are when one is taken for the other, misspelt. What Kubernetes adds for Services is further away.
+_ALIKE: Final = 0.9
 #: What a topic's name is made of, and what a glob has beside that.
 _PATTERN: Final = re.compile(r"[A-Za-z0-9._:*?\[\]!-]+\Z")
 #: Most processes of one worker that run tasks, and tasks that each runs at once.
@@ -132,6 +136,19 @@ class WorkerSettings:
                 raise InvalidSettings(
                     f"--topics, --exclude: {pattern!r} fits no topic; write names or globs such as mail.*, with commas"
                 )
+
+
+def misspelt(environ: Mapping[str, str]) -> dict[str, str]:
+    """Variables that mean nothing to a worker, and the setting that was meant, as it seems."""
+    known = [PREFIX + field.name.upper() for field in fields(WorkerSettings)]
+    strange = [name for name in environ if name.startswith(PREFIX)]
+    strange = [name for name in strange if name not in known and name not in _OTHERS]
+    if not strange:
+        return {}
+    from difflib import get_close_matches  # seldom needed, and the guardian stays small
+
+    near = {name: get_close_matches(name, known, 1, _ALIKE) for name in strange}
+    return {name: found[0] for name, found in near.items() if found}
 
 
 def _below(soft: Ceiling | None, hard: Ceiling | None) -> bool:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from millgate.cli.console import Console
 from millgate.errors import InvalidSettings
-from millgate.settings import PREFIX, WorkerSettings
+from millgate.settings import PREFIX, WorkerSettings, misspelt
 
 #: Setting → (metavar, help). A metavar of None: a switch.
 _FLAGS: Final[dict[str, tuple[str | None, str]]] = {
@@ -76,6 +76,8 @@ def run(args: argparse.Namespace) -> int:
             "--broker: memory:// lives within one process, where nobody could send to this worker; "
             "use local:// or a server"
         )
+    for name, meant in misspelt(console.environ).items():
+        console.say(f"millgate: warning: {name} is no setting and is not read; {meant} is one")
     _prepare_local(settings)
 
     from millgate.runtime.guardian import guard
