@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import psycopg
 import pytest
@@ -101,6 +102,23 @@ def _fill(server: Postgres, queue: str) -> None:
         f"INSERT INTO delta (topic, delayed, enq) SELECT id, {MILLION}, {MILLION} FROM topic WHERE name = 'later'",
         f"INSERT INTO delta (topic, dead, enq) SELECT id, {MILLION}, {MILLION} FROM topic WHERE name = 'dead'",
     )
+
+
+@contextmanager
+def _dead_in_front(server: Postgres, queue: str, count: int) -> Iterator[None]:
+    """So many dead rows before what waits in the hot topic, which a transaction that is open elsewhere still sees."""
+    with psycopg.connect(server.url()) as other:
+        other.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        other.execute("SELECT 1")
+        _insert(
+            server,
+            queue,
+            _message_rows("hot", "h").replace(str(MILLION), str(count)),
+            "INSERT INTO ready (lane, seq, since) SELECT m.topic * 16 + 4, m.seq, now() FROM msg m",
+            "DELETE FROM ready",
+            "DELETE FROM msg",
+        )
+        yield
 
 
 def _lease_out(server: Postgres, queue: str, count: int) -> None:
@@ -207,17 +225,7 @@ def test_an_open_transaction_elsewhere_does_not_slow_claims_down(
     client = open_queue(queue, server.url())
     client.setup()
     client.configure([a_topic("hot")])
-    with psycopg.connect(server.url()) as other:
-        other.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-        other.execute("SELECT 1")
-        _insert(
-            server,
-            queue,
-            _message_rows("hot", "h").replace(str(MILLION), "300000"),
-            "INSERT INTO ready (lane, seq, since) SELECT m.topic * 16 + 4, m.seq, now() FROM msg m",
-            "DELETE FROM ready",
-            "DELETE FROM msg",
-        )
+    with _dead_in_front(server, queue, 300_000):
         for _ in range(40):
             client.publish(some_messages(100, topic="hot"))
         hand, held, times = Hand(client), list[Claim](), list[float]()
@@ -242,17 +250,7 @@ def test_a_claim_passes_what_lies_dead_in_front_once(server: Postgres, queue: st
     first = open_queue(queue, server.url())
     first.setup()
     first.configure([a_topic("hot")])
-    with psycopg.connect(server.url()) as other:
-        other.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-        other.execute("SELECT 1")
-        _insert(
-            server,
-            queue,
-            _message_rows("hot", "h").replace(str(MILLION), "20000"),
-            "INSERT INTO ready (lane, seq, since) SELECT m.topic * 16 + 4, m.seq, now() FROM msg m",
-            "DELETE FROM ready",
-            "DELETE FROM msg",
-        )
+    with _dead_in_front(server, queue, 20_000):
         first.publish(some_messages(10, topic="hot"))
         first.close()
         meter = Meter(server, queue)
