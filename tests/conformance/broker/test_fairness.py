@@ -58,3 +58,13 @@ def test_what_one_topic_cannot_use_goes_to_the_others(broker: Broker, hand: Hand
     broker.publish([*some_messages(2, topic="a"), *some_messages(30, topic="b")])
     claims = hand.claim(20)
     assert [claim.topic for claim in claims].count("b") == 18
+
+
+def test_a_share_that_is_not_there_goes_to_others_in_the_same_claim(broker: Broker) -> None:
+    """One topic is behind by just what is asked for, and has less."""
+    broker.publish(some_messages(3, topic="long"))
+    broker.publish(some_messages(1, topic="short"))
+    hand = Hand(broker)
+    assert len(hand.claim(4)) == 4
+    broker.unregister(hand.worker)  # all of it waits again
+    assert len(Hand(broker).claim(2)) == 2

@@ -179,7 +179,10 @@ BEGIN
             END IF;
             k := least(v_left, p_n - v_got);
             k_asked := k;
-            CONTINUE WHEN k <= 0;
+            IF k <= 0 THEN  -- beyond its share for now: another round, should others have less than theirs
+              v_more := true;
+              CONTINUE;
+            END IF;
             IF c.counted THEN
               SELECT z.* INTO s FROM slot z WHERE z.topic = c.topic FOR UPDATE SKIP LOCKED;
               IF NOT FOUND THEN
