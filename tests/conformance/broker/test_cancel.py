@@ -162,6 +162,16 @@ def test_requeue_takes_a_run_from_its_holder_uncharged(broker: Broker, hand: Han
     assert (new.attempt, new.interruptions, new.failures, new.losses) == (2, 1, 0, 0)
 
 
+def test_requeue_answers_what_ran_not_what_was_cancelled_before(broker: Broker, hand: Hand) -> None:
+    running, gone = a_message(), a_message()
+    broker.publish([running])
+    hand.one()
+    broker.publish([gone])
+    assert broker.cancel([gone.id, running.id]) == [CancelState.REMOVED, CancelState.SIGNALLED]
+    assert broker.requeue([running.id, gone.id]) == [running.id]
+    assert [one.state for one in broker.states([running.id, gone.id])] == [State.CANCELLED] * 2
+
+
 def test_requeue_leaves_alone_what_does_not_run(broker: Broker, hand: Hand) -> None:
     messages = [a_message(), a_message(delay=60)]
     broker.publish(messages)

@@ -50,12 +50,15 @@ END $$;
 CREATE FUNCTION requeue_1(p_ids text[]) RETURNS text[] LANGUAGE plpgsql AS $$
 DECLARE
   v_seqs bigint[];
+  v_names text[];
+  v_back bigint[];
 BEGIN
   PERFORM pg_advisory_xact_lock_shared(gate_1(1));
-  v_seqs := putback_1(array(SELECT m.seq FROM msg m WHERE m.id = ANY (p_ids) ORDER BY m.seq), clock_timestamp());
-  RETURN array(SELECT m.id FROM msg m WHERE m.seq = ANY (v_seqs)
-    UNION ALL SELECT f.id FROM final f WHERE f.id = ANY (p_ids) AND f.until > clock_timestamp() AND f.state = 3 AND EXISTS (
-      SELECT 1 FROM unnest(v_seqs) s WHERE NOT EXISTS (SELECT 1 FROM msg m WHERE m.seq = s)));
+  -- named before: what was to be cancelled has ended afterwards
+  SELECT coalesce(array_agg(m.seq ORDER BY m.seq), '{}'), array_agg(m.id ORDER BY m.seq) INTO v_seqs, v_names
+    FROM msg m WHERE m.id = ANY (p_ids);
+  v_back := putback_1(v_seqs, clock_timestamp());
+  RETURN array(SELECT x.name FROM unnest(v_seqs, v_names) x(seq, name) WHERE x.seq = ANY (v_back));
 END $$;
 
 -- Remove a batch of a topic's waiting or delayed messages, from the back, so that nobody moves up; answers how many.
