@@ -12,6 +12,7 @@ from typing import Any
 
 from benchmarks.worker.figures import Figures, quantile
 from millgate import codec
+from millgate.clock import SystemClock
 from millgate.message import Claim, Message
 from millgate.runtime import wire
 from millgate.runtime.preload import NotYet
@@ -36,7 +37,7 @@ def _starts(name: str, *, preload: bool) -> Figures:
     become_subreaper()
     path = [str(Path.cwd()), *(entry for entry in sys.path[1:] if entry)]
     hello = wire.encode(["hello", {"path": path, "app": "nothing:app"}])
-    spawner = Spawner(1, hello, preload=preload)
+    spawner = Spawner(1, hello, SystemClock(), preload=preload)
     took = []
     try:
         for number in range(-2, COUNT):  # the first ones warm the caches

@@ -85,6 +85,14 @@ def ready(bench: Any, tmp_path: Path) -> Any:
     return start
 
 
+def _beside_one_that_waits(bench: Any, ready: Any) -> tuple[Any, str]:
+    """A worker with four slots, in one of which a coroutine waits already; and that one's id."""
+    worker = ready(slots=4)
+    neighbour = bench.send("wait", str(bench.journal))
+    bench.until_noted("waits")
+    return worker, neighbour
+
+
 def test_a_thread_that_outlives_its_task_gets_no_lock_that_nobody_would_give_back(
     bench: Any, ready: Any
 ) -> None:
@@ -144,11 +152,8 @@ def test_a_coroutine_whose_loop_was_stopped_does_not_go_on_beside_the_next(
 def test_what_a_coroutine_leaves_in_the_loop_ends_none_of_its_neighbours(
     bench: Any, ready: Any
 ) -> None:
-    worker = ready(slots=4)
-    path = str(bench.journal)
-    neighbour = bench.send("wait", path)
-    bench.until_noted("waits")
-    bench.end_of(bench.send("exit_beside", path))
+    worker, neighbour = _beside_one_that_waits(bench, ready)
+    bench.end_of(bench.send("exit_beside", str(bench.journal)))
     bench.result(neighbour)
     assert len(bench.notes("waits")) == 1
     assert worker.events("child ended") == []
@@ -159,11 +164,8 @@ def test_what_a_coroutine_leaves_in_the_loop_ends_none_of_its_neighbours(
 def test_a_coroutine_that_cancels_all_there_is_has_failed_and_ends_no_child(
     bench: Any, ready: Any
 ) -> None:
-    worker = ready(slots=4)
-    path = str(bench.journal)
-    neighbour = bench.send("wait", path)
-    bench.until_noted("waits")
-    state = bench.end_of(bench.send("cancel_all", path))
+    worker, neighbour = _beside_one_that_waits(bench, ready)
+    state = bench.end_of(bench.send("cancel_all", str(bench.journal)))
     assert (state.state, state.failure.error) == ("failed", "asyncio.exceptions.CancelledError")
     bench.result(neighbour)
     assert bench.state(neighbour).attempt == 2  # charged: it was not the worker that stopped it

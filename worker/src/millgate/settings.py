@@ -36,6 +36,11 @@ def environment() -> Mapping[str, str]:
     return os.environ
 
 
+def variable(setting: str) -> str:
+    """The variable by which a setting of a worker is given."""
+    return PREFIX + setting.upper()
+
+
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
     """How one worker pod works. Times in seconds, memory in bytes or shares."""
@@ -65,7 +70,7 @@ class WorkerSettings:
     def to_env(self) -> dict[str, str]:
         """Variables that make `from_env` answer this value; what equals the default is left out."""
         return {
-            PREFIX + field.name.upper(): _write(getattr(self, field.name))
+            variable(field.name): _write(getattr(self, field.name))
             for field in fields(self)
             if getattr(self, field.name) != field.default
         }
@@ -83,9 +88,9 @@ class WorkerSettings:
                 name: text for name, text in environ.items() if name not in _BROKER_VARIABLES
             }
         for field in fields(cls):
-            flag, variable = flags.get(field.name), PREFIX + field.name.upper()
-            source = f"--{field.name.replace('_', '-')}" if flag is not None else variable
-            raw = flag if flag is not None else environ.get(variable)
+            flag, named = flags.get(field.name), variable(field.name)
+            source = f"--{field.name.replace('_', '-')}" if flag is not None else named
+            raw = flag if flag is not None else environ.get(named)
             if raw is None or (raw == "" and flag is None):
                 continue
             if raw == "":  # a shell variable that is not set, and not to be read as "all" or "none"
@@ -140,7 +145,7 @@ class WorkerSettings:
 
 def misspelt(environ: Mapping[str, str]) -> dict[str, str]:
     """Variables that mean nothing to a worker, and the setting that was meant, as it seems."""
-    known = [PREFIX + field.name.upper() for field in fields(WorkerSettings)]
+    known = [variable(field.name) for field in fields(WorkerSettings)]
     strange = [name for name in environ if name.startswith(PREFIX)]
     strange = [name for name in strange if name not in known and name not in _OTHERS]
     if not strange:

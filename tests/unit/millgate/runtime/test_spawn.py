@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from millgate.clock import SystemClock
 from millgate.runtime import wire
 from millgate.runtime.preload import START_TIMEOUT, NotYet, TemplateEnded
 from millgate.runtime.processes import children_of
@@ -27,7 +28,7 @@ def test_where_python_keeps_no_compiled_modules_children_have_a_folder_of_their_
     monkeypatch.setattr(importlib.util, "cache_from_source", lambda _: str(tmp_path / "nowhere"))
     monkeypatch.setattr(sys, "pycache_prefix", None)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    spawner = Spawner(1, HELLO)
+    spawner = Spawner(1, HELLO, SystemClock())
     spawned = spawner.start()
     [folder] = tmp_path.iterdir()
     assert folder.stat().st_mode & 0o77 == 0  # nobody else plants code there
@@ -53,7 +54,7 @@ def test_a_child_that_cannot_be_had_leaves_no_descriptor_and_no_process(
     def refuse(*_: object) -> int:
         raise OSError(errno.EMFILE, "no more")
 
-    spawner = Spawner(1, HELLO)
+    spawner = Spawner(1, HELLO, SystemClock())
     before, children = descriptors(), children_of(os.getpid())
     with monkeypatch.context() as patched:
         patched.setattr(os, call, refuse)
@@ -68,7 +69,7 @@ def test_a_template_that_never_has_the_app_is_given_up(tmp_path: Path) -> None:
     (tmp_path / "stuck.py").write_text("import time\ntime.sleep(600)\n", encoding="utf-8")
     clock = FakeClock()
     hello = wire.encode(["hello", {"path": [str(tmp_path)], "app": "stuck:app"}])
-    spawner = Spawner(1, hello, preload=True, clock=clock)
+    spawner = Spawner(1, hello, clock, preload=True)
     with pytest.raises(NotYet):
         spawner.start()
     [template] = spawner.helpers

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from millgate.cli.console import Console
 from millgate.errors import InvalidSettings
-from millgate.settings import PREFIX, WorkerSettings, misspelt
+from millgate.settings import WorkerSettings, misspelt, variable
 
 #: Setting → (metavar, help). A metavar of None: a switch.
 _FLAGS: Final[dict[str, tuple[str | None, str]]] = {
@@ -48,13 +48,13 @@ def add(subparsers: Any) -> None:
     )
     for name, (metavar, text) in _FLAGS.items():
         flag = "--" + name.replace("_", "-")
-        variable = f" [{PREFIX}{name.upper()}]"
+        named = f" [{variable(name)}]"
         if metavar is None:
             parser.add_argument(
-                flag, action=argparse.BooleanOptionalAction, default=None, help=text + variable
+                flag, action=argparse.BooleanOptionalAction, default=None, help=text + named
             )
         else:
-            parser.add_argument(flag, metavar=metavar, default=None, help=text + variable)
+            parser.add_argument(flag, metavar=metavar, default=None, help=text + named)
     parser.set_defaults(run=run)
 
 

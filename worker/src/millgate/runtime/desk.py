@@ -81,8 +81,8 @@ class Desk:
         try:
             thread.start()
         except RuntimeError as error:  # no thread is to be had: tasks make them too
-            for held in [one for one in arguments if isinstance(one, Held)]:
-                self._locks.pop(held.holder, None)
+            if isinstance(arguments[0], Held):
+                self._locks.pop(arguments[0].holder, None)
             answer(False, ["BrokerUnavailable", f"the worker cannot wait for this: {error}"])
 
     @property

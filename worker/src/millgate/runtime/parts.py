@@ -86,7 +86,7 @@ class Parts:
         self.dispatcher = Dispatcher(settings.slots, self.runtimes, self.clock)
         path = [str(Path.cwd()), *(entry for entry in sys.path[1:] if entry)]
         hello = wire.encode(["hello", {"path": path, "app": settings.app}])
-        self.spawner = Spawner(settings.slots, hello, preload=settings.preload)
+        self.spawner = Spawner(settings.slots, hello, self.clock, preload=settings.preload)
         self.pool = Pool(
             settings.children,
             Bounds(settings.max_tasks, settings.max_lifetime),

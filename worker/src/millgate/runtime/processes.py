@@ -152,10 +152,10 @@ def _remains(pid: int) -> bool:
         return False
 
 
-def reap(pid: int, *, block: bool = True) -> int | None:
+def reap(pid: int) -> int | None:
     """The exit status of a child as `waitpid` says it; None: it still lives, or somebody else has reaped it."""
     try:
-        found, status = os.waitpid(pid, 0 if block else os.WNOHANG)
+        found, status = os.waitpid(pid, os.WNOHANG)
     except ChildProcessError:
         return None
     return status if found else None

@@ -74,7 +74,7 @@ def _until_ended(supervisor: int, deadlines: Deadlines, before: Collection[int])
         received = signal.sigtimedwait(WAITED, _LOOK)
         if received is not None and received.si_signo != signal.SIGCHLD:
             os.kill(supervisor, received.si_signo)
-        status = reap(supervisor, block=False)
+        status = reap(supervisor)
         if status is not None:
             return status
         # the clock of millgate.clock, which is more than is needed here
@@ -83,5 +83,5 @@ def _until_ended(supervisor: int, deadlines: Deadlines, before: Collection[int])
             deadlines.clear(row)
         if received is not None:
             for pid in before:
-                reap(pid, block=False)
+                reap(pid)
             sweep(mine)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from millgate.clock import Clock, SystemClock
+from millgate.clock import Clock
 from millgate.runtime.preload import Template, Unfit, reap_forked
 from millgate.runtime.processes import kill
 from millgate.runtime.table import Table
@@ -46,11 +46,9 @@ class Spawned:
 class Spawner:
     """Starts children. For the thread that lives longest: the kernel ends children with the thread that forked."""
 
-    def __init__(
-        self, slots: int, hello: bytes, *, preload: bool = False, clock: Clock | None = None
-    ) -> None:
+    def __init__(self, slots: int, hello: bytes, clock: Clock, *, preload: bool = False) -> None:
         """`hello` is the first frame of every child; with `preload` they are forked from a template."""
-        self._clock = clock or SystemClock()
+        self._clock = clock
         self._slots = slots
         self._hello = hello
         self._cache, self._own_cache = _cache_folder()

@@ -128,13 +128,14 @@ class Station:
             end_fork(outcome)
         try:
             now = self.clock.monotonic()
-            self._tell(seq, outcome, now - began, more=more)
+            self._tell(seq, outcome, began, now, more=more)
             if now - began > LONG or now > self._trimmer.due:
                 self._trimmer.look(now)
         except Exception:  # noqa: BLE001 -- one of several threads that ended alone would be missed by nobody
             give_up()
 
-    def _tell(self, seq: int, outcome: Outcome, seconds: float, *, more: bool) -> None:
+    def _tell(self, seq: int, outcome: Outcome, began: float, now: float, *, more: bool) -> None:
+        seconds = now - began
         if isinstance(outcome, Raised):
             outcome = _named(outcome)
         said = printed.take(seq)
@@ -144,7 +145,7 @@ class Station:
             if said or not more or type(outcome) is not Returned:
                 self.link.send(frame)
             else:
-                self.link.send_soon(frame, self.clock.monotonic())
+                self.link.send_soon(frame, now)
         except wire.FrameTooLarge as error:
             failure = Failure("millgate.errors.PayloadTooLarge", f"the result: {error}")
             refused = Rejected(failure, Reason.RESULT_REFUSED)
