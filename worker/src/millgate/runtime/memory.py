@@ -74,6 +74,7 @@ class Memory:
         self.hasten: Callable[[int], None] = lambda _key: None
         self.helpers: Callable[[], Iterable[int]] = lambda: ()  # other processes that count
         self.ceilings = ceilings
+        self._lowest = min(filter(None, (ceilings.soft, ceilings.hard)), default=None)
         self.cpu = 0.0  # seconds spent here
         self.largest_overshoot = 0
         self._cgroup = cgroup
@@ -84,7 +85,7 @@ class Memory:
         self._baseline = 0
         self._usage: int | None = None
         self._oom = cgroup.oom_kills() if cgroup is not None else None
-        self._pod_due = 0.0
+        self._pod_due = self._pod_suits = 0.0
         self._victim_until = 0.0
         self._stop = threading.Event()
         self._bell = threading.Event()
@@ -160,8 +161,9 @@ class Memory:
                     (self._look(watched, now) for watched in self._watched.values()),
                     default=now + LATEST,
                 )
-            if now >= self._pod_due:
+            if now >= self._pod_suits:
                 self._look_at_pod(now)
+                self._pod_suits = now + _EARLY * (self._pod_due - now)
             self.cpu = time.thread_time()
             wake = min(due, self._pod_due)
             self._bell.wait(max(0.001, wake - self._clock.monotonic()))
@@ -173,8 +175,7 @@ class Memory:
         if tree.grew() or now - watched.walked >= _WALK:
             tree.refresh()
             watched.walked = now
-        bound = min(filter(None, (self.ceilings.soft, self.ceilings.hard)), default=None)
-        size = tree.size(above=bound)
+        size = tree.size(above=self._lowest)
         if child.because in _KILLED_FOR:  # it is dying; its size at the kill is what is to be told
             return watched.again(now, SOONEST)
         child.size = size

@@ -27,8 +27,8 @@ _LOOK: Final = 0.005
 #: Seconds that one sweep waits for what it has killed: a process may be in the kernel's hands, or another user's.
 _PATIENCE: Final = 0.5
 _STEP: Final = 0.0005
-#: The two links of a directory itself; each thread adds one to /proc/PID/task.
-_OWN_LINKS: Final = 2
+#: Links of /proc/PID/task when there is one thread: two are the directory's own, each thread adds one.
+ONE_THREAD: Final = 3
 
 
 def _prctl(option: int, value: int) -> None:
@@ -66,8 +66,7 @@ def _read(path: str) -> bytes:
 def children_of(pid: int) -> list[int]:
     """The living and defunct children of a process, those that its other threads forked included."""
     try:
-        threads = os.stat(f"/proc/{pid}/task").st_nlink - _OWN_LINKS  # noqa: PTH116 -- a hot path
-        if threads <= 1:
+        if os.stat(f"/proc/{pid}/task").st_nlink <= ONE_THREAD:  # noqa: PTH116 -- a hot path
             return [int(word) for word in _read(f"/proc/{pid}/task/{pid}/children").split()]
         names = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208 -- a hot path
     except OSError:

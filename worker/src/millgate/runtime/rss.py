@@ -7,15 +7,18 @@ the filter and PSS the verdict, for trees of more than one process.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from millgate.runtime.processes import tree_of
+from millgate.runtime.processes import ONE_THREAD, children_of
 
 PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 #: Descriptors kept for one tree. A task may start thousands of processes, and this process needs some for its broker.
 KEPT: Final = 64
+#: Processes of one tree of which two more are kept, so that the walk opens nothing: the first ones are there for long.
+CLOSE: Final = 8
+_LIST: Final = 65536  # bytes of a list of children
 
 
 def rss_of(pid: int) -> int | None:
@@ -36,59 +39,99 @@ def data_of(pid: int | str) -> tuple[int, int] | None:
     return None if data is None or anonymous is None else (data, anonymous)
 
 
+class _Process:
+    """What is kept open of one process. Asked through descriptors, it costs a tenth of what paths cost."""
+
+    __slots__ = ("children", "pid", "statm", "task")
+
+    def __init__(self, pid: int) -> None:
+        """Raises OSError: it is gone, or there are no descriptors left."""
+        self.pid = pid
+        self.statm = _opened(f"/proc/{pid}/statm")
+        self.task = self.children = -1
+
+    def keep(self) -> None:
+        """Keep open as well what tells who its children are."""
+        with suppress(OSError):
+            self.task = _opened(f"/proc/{self.pid}/task")
+            self.children = _opened(f"/proc/{self.pid}/task/{self.pid}/children")
+
+    def offspring(self) -> list[int]:
+        """Its children now, those that other threads than the main one forked included."""
+        if self.children < 0:
+            return children_of(self.pid)
+        try:
+            if os.fstat(self.task).st_nlink > ONE_THREAD:
+                return children_of(self.pid)
+            return [int(word) for word in os.pread(self.children, _LIST, 0).split()]
+        except OSError:
+            return []
+
+    def listed(self) -> bytes:
+        """The children that its main thread forked, as the kernel writes them."""
+        try:
+            return os.pread(self.children, _LIST, 0) if self.children >= 0 else b""
+        except OSError:
+            return b""
+
+    def close(self) -> None:
+        for descriptor in (self.statm, self.task, self.children):
+            if descriptor >= 0:
+                os.close(descriptor)
+
+
 @dataclass(slots=True)
 class Tree:
     """One tree's descriptors; `close` when its root is gone. Used by one thread."""
 
     root: int
-    walk: Callable[[int], list[int]] = tree_of
-    _statm: dict[int, int] = field(default_factory=dict)
+    _known: dict[int, _Process] = field(default_factory=dict)
     _others: set[int] = field(default_factory=set)  # processes beside those, looked up each time
-    _children: int | None = None  # descriptor of the root's own list
     _listed: bytes = b""
     defunct: int = 0  # ended and not reaped, at the last look
 
     def refresh(self) -> None:
         """Walk the tree again: new processes are found, ended ones let go."""
-        pids = self.walk(self.root)
-        for gone in self._statm.keys() - set(pids):
-            os.close(self._statm.pop(gone))
+        found, todo = set[int](), [self.root]
         self._others.clear()
-        for pid in pids:
-            if pid not in self._statm:
-                self._open(pid)
+        while todo:
+            pid = todo.pop()
+            found.add(pid)
+            known = self._known.get(pid) or self._open(pid)
+            todo += known.offspring() if known is not None else children_of(pid)
+        for gone in self._known.keys() - found:
+            self._known.pop(gone).close()
 
-    def _open(self, pid: int) -> None:
-        if len(self._statm) >= KEPT:
+    def _open(self, pid: int) -> _Process | None:
+        if len(self._known) >= KEPT:
             self._others.add(pid)
-            return
+            return None
         try:
-            self._statm[pid] = os.open(f"/proc/{pid}/statm", os.O_RDONLY | os.O_CLOEXEC)
+            made = self._known[pid] = _Process(pid)
         except FileNotFoundError:
-            return  # it ended between the walk and here
+            return None  # it ended between the walk and here
         except OSError:
             self._others.add(pid)  # no descriptor to be had for long
+            return None
+        if len(self._known) <= CLOSE:
+            made.keep()
+        return made
 
     def grew(self) -> bool:
         """Whether the root's main thread has other children than at the last question: a microsecond."""
-        try:
-            if self._children is None:
-                path = f"/proc/{self.root}/task/{self.root}/children"
-                self._children = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-            listed = os.pread(self._children, 4096, 0)
-        except OSError:
-            return False
+        root = self._known.get(self.root)
+        listed = root.listed() if root is not None else b""
         changed, self._listed = listed != self._listed, listed
         return changed
 
     def rss(self) -> int:
         """Resident bytes of all that the last walk found, shared pages counted for each; counts the defunct as well."""
         total = defunct = 0
-        for pid, descriptor in list(self._statm.items()):
+        for pid, process in list(self._known.items()):
             try:
-                size, resident, _ = os.pread(descriptor, 128, 0).split(None, 2)
+                size, resident, _ = os.pread(process.statm, 128, 0).split(None, 2)
             except (OSError, ValueError):
-                os.close(self._statm.pop(pid))
+                self._known.pop(pid).close()
                 continue
             total += int(resident) * PAGE
             # what has ended has no address space any more; asking /proc/…/stat costs ten times as much
@@ -104,25 +147,26 @@ class Tree:
     def size(self, above: int | None = None) -> int:
         """Bytes that the tree really has. Shared pages are told apart only when RSS is over `above`."""
         total = self.rss()
-        if above is None or total <= above or len(self._statm) + len(self._others) < 2:
+        if above is None or total <= above or len(self._known) + len(self._others) < 2:
             return total
         return self.share()
 
     def share(self) -> int:
         """Bytes of all that the last walk found, pages that others have too divided among all that have them."""
-        shares = [pss_of(pid) for pid in [*self._statm, *self._others]]
+        shares = [pss_of(pid) for pid in [*self._known, *self._others]]
         known = [share for share in shares if share is not None]
         return sum(known) if known else self.rss()
 
     def close(self) -> None:
         """Let all descriptors go."""
-        for descriptor in self._statm.values():
-            os.close(descriptor)
-        self._statm.clear()
+        for process in self._known.values():
+            process.close()
+        self._known.clear()
         self._others.clear()
-        if self._children is not None:
-            os.close(self._children)
-            self._children = None
+
+
+def _opened(path: str) -> int:
+    return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
 
 def _words(path: str) -> list[bytes]:
