@@ -8,10 +8,10 @@ or hour begins with `*` runs by real time, without pause or double.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 
 from millgate.errors import InvalidInput
+from millgate.frozen import dataclass
 from millgate.hints import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:

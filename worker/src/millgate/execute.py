@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
 
 from millgate import codec, context, tracing, workflow
 from millgate.context import Context, Surroundings
 from millgate.errors import InvalidInput, NotDecodable, NotEncodable, Reject, Retry, SoftTimeout
 from millgate.failure import describe
-from millgate.frozen import quick
+from millgate.frozen import dataclass, quick
 from millgate.hints import TYPE_CHECKING, Any, Final
 from millgate.inject import Scope, is_async
 from millgate.limits import parse_duration

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Any, Final
+
+from millgate.frozen import dataclass
 
 #: Seconds without a sign of life after which a worker is forgotten; its claims fell back with their leases before.
 WORKER_TTL: Final = 90.0

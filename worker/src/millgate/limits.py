@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from millgate.errors import InvalidInput
+from millgate.frozen import dataclass
 from millgate.hints import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache
 
 import msgpack
 
 from millgate.errors import NotDecodable
-from millgate.frozen import quick
+from millgate.frozen import dataclass, quick
 from millgate.hints import Any, Final
 
 TOPIC_NAME: Final = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}\Z")

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 
-from millgate.frozen import quick
+from millgate.frozen import dataclass, quick
 from millgate.message import Message
 
 

@@ -7,12 +7,13 @@ defaults, then the built-in ones here) is the operator or `millgate dev`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
 from millgate.errors import InvalidInput
+from millgate.frozen import dataclass
 from millgate.limits import Rate
 from millgate.message import LONGEST, TOPIC_NAME
 from millgate.retry import Backoff, BackoffType, Jitter, RetryPolicy

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from millgate.errors import InvalidInput
+from millgate.frozen import dataclass
 from millgate.hints import Any, TypeVar
 
 C = TypeVar("C", bound=type)

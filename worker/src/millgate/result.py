@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from millgate import codec
 from millgate.errors import (
@@ -13,6 +12,7 @@ from millgate.errors import (
     TaskCancelled,
     TaskFailed,
 )
+from millgate.frozen import dataclass
 from millgate.hints import TYPE_CHECKING, Any, Final
 from millgate.limits import parse_duration
 

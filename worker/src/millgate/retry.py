@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from millgate.frozen import dataclass
 
 
 class BackoffType(StrEnum):

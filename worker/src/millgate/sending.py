@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 
 from millgate.errors import InvalidInput
+from millgate.frozen import dataclass
 from millgate.hints import Any, Final, TypedDict
 from millgate.limits import parse_duration
 from millgate.message import NO_OPTIONS, Options

@@ -8,10 +8,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any, Final
 
 from millgate.errors import InvalidInput, InvalidSettings
+from millgate.frozen import dataclass
 from millgate.limits import Ceiling, format_duration, parse_bytes, parse_duration
 
 PREFIX: Final = "MILLGATE_"

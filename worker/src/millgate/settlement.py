@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, assert_never
 
-from millgate.frozen import quick
+from millgate.frozen import dataclass, quick
 from millgate.message import Claim, ClaimRef, Message
 from millgate.outcome import (
     Cancelled,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from datetime import timedelta
 
 from millgate.cron import Misfire, Schedule
 from millgate.errors import InvalidInput, NotDecodable
+from millgate.frozen import dataclass
 from millgate.hints import TYPE_CHECKING, Any, Final, Self, TypedDict
 from millgate.limits import parse_duration
 from millgate.message import (

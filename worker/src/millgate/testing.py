@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from millgate.brokers.base import Ask
@@ -20,6 +19,7 @@ from millgate.errors import MillgateError, NotDecodable, UnknownTask
 from millgate.execute import Job, run
 from millgate.failure import describe
 from millgate.fleet import Beat, WorkerInfo, WorkerRef
+from millgate.frozen import dataclass
 from millgate.ids import new_incarnation
 from millgate.inject import Scope
 from millgate.limits import parse_duration

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from millgate import codec
 from millgate.errors import InvalidInput
+from millgate.frozen import dataclass
 from millgate.hints import TYPE_CHECKING, Any, Final, Protocol
 from millgate.message import Group, Message
 from millgate.registered import register

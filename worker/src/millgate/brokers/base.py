@@ -19,11 +19,12 @@ Promises that hold for every verb:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Any, Final, Protocol, runtime_checkable
 
 from millgate.fleet import Beat, WorkerInfo, WorkerRef, WorkerState
+from millgate.frozen import dataclass
 from millgate.message import Claim, ClaimRef, Group, Message, Receipt
 from millgate.outcome import Failure
 from millgate.queues import Configuration, QueuePolicy, Subscription, TopicPolicy

@@ -7,7 +7,6 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Final, NoReturn
 
@@ -24,6 +23,7 @@ from millgate.errors import (
     InvalidSettings,
     MillgateError,
 )
+from millgate.frozen import dataclass
 
 #: Something happened that no error of Millgate describes: please report it.
 EXIT_INTERNAL: Final = 70

@@ -11,7 +11,6 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +22,7 @@ from millgate.cli.measured import Measured, machine, quantile, versions
 from millgate.cli.noop import COUNTER
 from millgate.clock import Clock
 from millgate.errors import BrokerUnavailable, InvalidSettings, MillgateError
+from millgate.frozen import dataclass
 from millgate.runtime.processes import children_of, tree_of
 from millgate.runtime.rss import rss_of
 

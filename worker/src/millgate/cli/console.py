@@ -7,12 +7,13 @@ import os
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TextIO
 
 from millgate.cli.harmless import harmless
 from millgate.clock import Clock, SystemClock
 from millgate.errors import EXIT_FAILED, MillgateError
+from millgate.frozen import dataclass
 from millgate.settings import environment
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from millgate.brokers.base import Server
+from millgate.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True)

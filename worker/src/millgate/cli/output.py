@@ -10,13 +10,14 @@ import base64
 import json
 import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from enum import Enum
 from importlib.util import find_spec
 from typing import Any, Final
 
 from millgate.cli.console import Console
 from millgate.cli.harmless import harmless
+from millgate.frozen import dataclass
 
 FORMATS: Final = ("table", "json", "yaml")
 #: What a payload may be nested to be shown as JSON: `send` takes a hundred levels, and printing needs a stack.

@@ -5,9 +5,10 @@ None means that there is no limit, or that it cannot be read; never zero.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from millgate.frozen import dataclass
 
 _ROOT: Final = Path("/sys/fs/cgroup")
 _SELF: Final = Path("/proc/self/cgroup")

@@ -8,10 +8,10 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Final
 
 from millgate.errors import InvalidSettings
+from millgate.frozen import dataclass
 
 _TIMEOUT: Final = 3.0  # seconds that one client may take
 _AGAIN: Final = 0.1  # seconds after a client that could not be let in

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from millgate.frozen import dataclass
 from millgate.limits import format_bytes
 
 #: Bytes a second at which a tree may grow between two looks: memset on one core reaches this.

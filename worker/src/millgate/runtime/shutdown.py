@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
+
+from millgate.frozen import dataclass
 
 #: Seconds before the deadline at which tasks are asked to stop, and at which what still runs is given back.
 _ASK: Final = 15.0

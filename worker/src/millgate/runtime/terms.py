@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from millgate.frozen import dataclass
 from millgate.message import Options
 from millgate.queues import TopicPolicy
 from millgate.retry import RetryPolicy

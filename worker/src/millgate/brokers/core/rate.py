@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from millgate.frozen import dataclass
 from millgate.limits import Rate
 
 _DUST = 1e-9  # what adding floats may lose

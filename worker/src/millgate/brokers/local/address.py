@@ -6,13 +6,13 @@ import os
 import re
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qsl, urlsplit
 
 from millgate.brokers.served.folders import runtime_folder
 from millgate.errors import InvalidInput, InvalidSettings
+from millgate.frozen import dataclass
 from millgate.limits import parse_duration
 
 DEFAULT_PORT: Final = 7411

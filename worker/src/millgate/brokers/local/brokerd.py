@@ -8,7 +8,6 @@ import signal
 import socket
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass
 from logging import getLogger
 from pathlib import Path
 from typing import Any, Final
@@ -24,6 +23,7 @@ from millgate.brokers.served.folders import private_folder
 from millgate.brokers.served.process import spare_collector, version
 from millgate.clock import Clock, SystemClock
 from millgate.errors import BrokerRefused, NotDecodable
+from millgate.frozen import dataclass
 
 _SPARE: Final = 64  # file descriptors beside the connections'
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Final
 
@@ -20,6 +19,7 @@ from millgate.brokers.postgres.arrays import (
     column,
 )
 from millgate.errors import InvalidInput
+from millgate.frozen import dataclass
 from millgate.message import Group, Message
 from millgate.rules import check_whole
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from importlib import resources
 from typing import Any, Final
 
@@ -13,6 +12,7 @@ import psycopg
 from millgate.brokers.postgres.connection import Connection
 from millgate.brokers.postgres.session import VERSION
 from millgate.errors import SchemaTooNew
+from millgate.frozen import dataclass
 from millgate.queues import QueuePolicy, queue_to_dict
 
 #: Plans must not depend on how full the tables were when a session first planned a statement: every step goes through

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, NamedTuple, TypeVar
 
 from millgate.brokers.postgres.connection import Connection, Pool
 from millgate.brokers.postgres.url import Target
 from millgate.clock import Clock
+from millgate.frozen import dataclass
 from millgate.queues import (
     Configuration,
     QueuePolicy,

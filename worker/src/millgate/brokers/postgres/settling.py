@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 from zlib import crc32
 
@@ -19,6 +19,7 @@ from millgate.brokers.postgres.arrays import (
 )
 from millgate.brokers.postgres.drafts import following
 from millgate.errors import InvalidInput
+from millgate.frozen import dataclass
 from millgate.message import ClaimRef, Message
 from millgate.rules import check_whole, lasting
 from millgate.settlement import Ack, Bury, Charge, Drop, Later, Settlement

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qsl, quote, unquote, urlencode
@@ -14,6 +13,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from millgate.brokers import address
 from millgate.errors import InvalidSettings
+from millgate.frozen import dataclass
 
 _SCHEMA: Final = re.compile(r"^[a-z_][a-z0-9_]{0,62}$")
 _VERIFYING: Final = ("require", "verify-ca", "verify-full")

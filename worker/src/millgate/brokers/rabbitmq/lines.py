@@ -7,13 +7,13 @@ and a number of the client's.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Final
 
 from millgate.brokers.rabbitmq.pieces import cut
 from millgate.brokers.served.caller import Caller
 from millgate.brokers.served.frames import CALL_BOUND, FrameTooLarge
 from millgate.errors import NotDecodable
+from millgate.frozen import dataclass
 
 #: Version of frames, verbs and values; both sides must have the same.
 PROTOCOL: Final = "millgate-1"

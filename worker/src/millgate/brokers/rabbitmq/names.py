@@ -7,7 +7,7 @@ those. Nothing is named after a topic, a key or a task: a queue has some eight o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from millgate.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True)

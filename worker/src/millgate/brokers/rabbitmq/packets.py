@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final
+
+from millgate.frozen import dataclass
 
 _FRAME: Final = struct.Struct(">BHL")  # kind, channel, size; the payload and one byte follow
 _END: Final = b"\xce"

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import secrets
 import struct
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import IntEnum
 from typing import Any, Final, Self
 
 from millgate.brokers.rabbitmq.pieces import cut
 from millgate.brokers.served import frames
 from millgate.errors import NotDecodable, SchemaTooNew
+from millgate.frozen import dataclass
 
 #: Format of all that is stored; a program refuses one that is newer than its own.
 FORMAT: Final = 1

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import StrEnum
 
 from millgate.brokers.rabbitmq.url import Target
+from millgate.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
 from millgate.brokers.address import Address
 from millgate.brokers.redis.connection import Connection, Refused, Strange
 from millgate.errors import PermissionMissing, UnsafeServer, VersionUnsupported
+from millgate.frozen import dataclass
 
 OLDEST: Final = (6, 2)
 

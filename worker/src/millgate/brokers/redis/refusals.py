@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -22,6 +21,7 @@ from millgate.errors import (
     TopicUndeclared,
     UnsafeServer,
 )
+from millgate.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True)

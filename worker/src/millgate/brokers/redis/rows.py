@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from typing import Final
 
 from millgate.errors import NotDecodable
+from millgate.frozen import dataclass
 from millgate.message import Message, with_record
 
 _HEAD: Final = struct.Struct(">BIdd")

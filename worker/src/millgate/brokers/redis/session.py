@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from millgate.brokers.redis import policies
@@ -13,6 +13,7 @@ from millgate.brokers.redis.pool import Pool
 from millgate.brokers.redis.url import Target
 from millgate.clock import Clock
 from millgate.errors import BrokerError, InvalidInput, PermissionMissing, SchemaTooNew
+from millgate.frozen import dataclass
 from millgate.queues import (
     Configuration,
     QueuePolicy,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 from urllib.parse import unquote
 
 from millgate.brokers import address
 from millgate.brokers.address import Address
 from millgate.errors import InvalidSettings
+from millgate.frozen import dataclass
 
 _PORT: Final = 6379
 _SENTINEL_PORT: Final = 26379

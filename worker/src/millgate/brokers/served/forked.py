@@ -9,9 +9,10 @@ import select
 import signal
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from logging import getLogger
 from typing import Final
+
+from millgate.frozen import dataclass
 
 log = getLogger("millgate.brokers")
 _PR_SET_PDEATHSIG: Final = 1
