@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from millgate.frozen import dataclass, quick
+from millgate.frozen import complete, dataclass, quick
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -173,3 +173,15 @@ def test_other_kinds_of_dataclasses_are_made_as_ever() -> None:
     made = Changing()
     made.count = 3
     assert made == Changing(3)
+
+
+def test_what_was_put_off_can_be_made_at_once() -> None:
+    @quick
+    @dataclass(frozen=True, slots=True)
+    class Late:
+        count: int = 0
+
+    before = Late.__init__
+    complete()
+    assert Late.__init__ is not before
+    assert (Late().count, Late(3).count) == (0, 3)

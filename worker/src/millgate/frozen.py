@@ -13,6 +13,8 @@ from operator import attrgetter
 from millgate.hints import TYPE_CHECKING, Any, TypeVar
 
 T = TypeVar("T")
+#: Classes without a value so far, and what makes their `__init__`.
+_put_off: dict[type, Callable[[type], Any]] = {}
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -107,12 +109,21 @@ def _add(cls: type, **methods: Any) -> None:
 # --- making __init__ -----------------------------------------------------------------------------
 
 
+def complete() -> None:
+    """Make what was put off for first values, here and now: who forks does it once for all its children."""
+    while _put_off:
+        cls, build = _put_off.popitem()
+        cls.__init__ = build(cls)  # type: ignore[misc]
+
+
 def _postponed(cls: type, build: Callable[[type], Any]) -> Any:
     def fill(self: object, *values: Any, **named: Any) -> None:
+        _put_off.pop(cls, None)
         made = build(cls)
         cls.__init__ = made  # type: ignore[misc]
         made(self, *values, **named)
 
+    _put_off[cls] = build
     return fill
 
 
@@ -163,4 +174,4 @@ def _value(field: Field[Any]) -> str:
     return f"{made}() if {field.name} is {made} else {field.name}"
 
 
-__all__ = ["dataclass", "quick"]
+__all__ = ["complete", "dataclass", "quick"]

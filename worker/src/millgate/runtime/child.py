@@ -10,16 +10,19 @@ import os
 import signal
 import sys
 
-from millgate.clock import SystemClock
+from millgate.clock import Clock, SystemClock
 from millgate.errors import MillgateError
 from millgate.failure import describe
-from millgate.hints import Any, Final, Protocol
+from millgate.hints import TYPE_CHECKING, Any, Final, Protocol
 from millgate.runtime import printed
 from millgate.runtime.link import Link
 from millgate.runtime.load import check_tasks, load_app
 from millgate.runtime.processes import become_subreaper, die_with_parent
 from millgate.runtime.table import Table
 from millgate.runtime.trim import malloc_trim
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _FAILED: Final = 3
 
@@ -80,22 +83,26 @@ def live(
 
 
 def _prepare(path: str, link: Link, table: Table, slots: int) -> tuple[Any, Way]:
-    from millgate.runtime.station import Station
-
     app = load_app(path)
     app.lend(lambda open_real: _lent(link, open_real))
-    station = Station(app, link, table, SystemClock())
+    return app, find_way(app, slots)(link, table, SystemClock())
+
+
+def find_way(app: Any, slots: int) -> Callable[[Link, Table, Clock], Way]:
+    """The way of running jobs that suits this app; no module of another is imported."""
+    from millgate.runtime.station import Station
+
     if slots == 1:
         from millgate.runtime.solo import Solo
 
-        return app, Solo(station)
+        return lambda *parts: Solo(Station(app, *parts))
     if app.needs_loop:
         from millgate.runtime.looped import Looped
 
-        return app, Looped(station, slots)
+        return lambda *parts: Looped(Station(app, *parts), slots)
     from millgate.runtime.threaded import Threaded
 
-    return app, Threaded(station, slots)
+    return lambda *parts: Threaded(Station(app, *parts), slots)
 
 
 def _lent(link: Link, open_real: Any) -> Any:

@@ -17,8 +17,9 @@ from typing import Any, Final
 
 from millgate.clock import SystemClock
 from millgate.errors import MillgateError
+from millgate.frozen import complete
 from millgate.runtime import printed, wire
-from millgate.runtime.child import ignore_signals, live
+from millgate.runtime.child import find_way, ignore_signals, live
 from millgate.runtime.link import Link
 from millgate.runtime.load import load_app
 from millgate.runtime.processes import become_subreaper, die_with_parent
@@ -49,10 +50,11 @@ def main(link_number: int, parent: int, slots: int) -> None:
     sys.path[:] = hello["path"]
     before = frozenset(connections())
     try:
-        load_app(hello["app"])
+        find_way(load_app(hello["app"]), slots)  # imports what every child needs for it
     except MillgateError as error:
         link.sendall(wire.encode(["failed", str(error)]))
         os._exit(_LOST)
+    complete()
     gc.collect()
     malloc_trim()
     gc.disable()
