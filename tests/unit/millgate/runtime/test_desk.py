@@ -29,10 +29,12 @@ class Scene:
         connection: Any = SimpleNamespace(broker=self.broker)
         self.desk = Desk("w", connection, self.journal, self.clock)
         self.answers: list[tuple[bool, Any]] = []
-        self._thread = threading.Thread(target=self.desk.run)
+        work = (self.desk.run, self.desk.keep_locks)
+        self._threads = [threading.Thread(target=target) for target in work]
 
     def begin(self) -> None:
-        self._thread.start()
+        for thread in self._threads:
+            thread.start()
 
     def ask(self, run: int, verb: str, *arguments: Any) -> None:
         self.desk.ask(
@@ -44,7 +46,8 @@ class Scene:
 
     def close(self) -> None:
         self.desk.stop()
-        self._thread.join(10)
+        for thread in self._threads:
+            thread.join(10)
         self.journal.close()
 
 
@@ -132,3 +135,39 @@ def test_where_no_thread_is_to_be_had_the_task_that_asks_is_told(
     assert not scene.desk.holds_locks
     scene.ask(1, "acquire_lock", "a", 30.0, 0.0)
     eventually(scene.held)
+
+
+def test_locks_are_renewed_while_the_broker_does_not_answer_a_question(scene: Scene) -> None:
+    scene.ask(1, "acquire_lock", "a", 0.6, 0.0)
+    eventually(scene.held)
+    renewed, go_on = threading.Event(), threading.Event()
+    renew = scene.broker.renew
+    scene.broker.renew = lambda *given: (renew(*given), renewed.set())[0]  # type: ignore[method-assign]
+    scene.broker.states = lambda _ids: go_on.wait(20) and []  # type: ignore[method-assign,return-value]
+    scene.ask(2, "states", ["x"])
+    renewed.clear()
+    try:
+        assert renewed.wait(10)
+        assert not go_on.is_set()
+    finally:
+        go_on.set()
+
+
+def test_a_lock_that_is_given_back_during_its_renewal_is_not_lost(scene: Scene) -> None:
+    said: list[str] = []
+    scene.journal.say = lambda _level, event, *_, **__: said.append(event)  # type: ignore[method-assign]
+    renewing = threading.Event()
+
+    def renew(*_: Any) -> bool:
+        renewing.set()
+        eventually(lambda: not scene.desk.holds_locks)
+        return False
+
+    scene.broker.renew = renew  # type: ignore[method-assign]
+    scene.ask(1, "acquire_lock", "a", 0.3, 0.0)
+    assert renewing.wait(10)
+    scene.ask(1, "release_lock", "a", 1)
+    eventually(lambda: len(scene.answers) == 2)
+    assert scene.answers[1][0]
+    scene.close()
+    assert said == []

@@ -11,7 +11,7 @@ from millgate.errors import BrokerUnavailable
 from millgate.message import Claim, Message, Options
 from millgate.outcome import Reason
 from millgate.runtime.intake import Intake
-from millgate.runtime.ledger import Ledger
+from millgate.runtime.ledger import Ledger, Run
 from millgate.runtime.logs import Journal
 from millgate.runtime.metrics import Metrics
 from millgate.runtime.policies import Policies
@@ -57,9 +57,15 @@ def claim(name: str, **fields: Any) -> Claim:
     return Claim(name, "maths", f"token-{name}", message.record())
 
 
+def received(intake: Intake, claims: list[Claim], revision: int) -> list[Run]:
+    """The runs that a worker would start, in order."""
+    ready, callbacks = intake.receive(claims, revision)
+    return ready + intake.gather(callbacks)
+
+
 def test_a_callback_whose_members_cannot_be_read_goes_back_uncharged_and_the_others_start() -> None:
     intake, ledger, revision = made()
-    runs = intake.receive([claim("a"), claim("b", gather=("m",)), claim("c")], revision)
+    runs = received(intake, [claim("a"), claim("b", gather=("m",)), claim("c")], revision)
     assert [run.claim.id for run in runs] == ["a", "c"]
     [entry] = ledger.take()
     assert entry.run.claim.id == "b"
@@ -71,7 +77,7 @@ def test_a_callback_whose_members_cannot_be_read_goes_back_uncharged_and_the_oth
 
 def test_claims_start_with_the_policies_that_are_known_when_newer_ones_cannot_be_read() -> None:
     intake, ledger, revision = made()
-    assert [run.claim.id for run in intake.receive([claim("a")], revision + 1)] == ["a"]
+    assert [run.claim.id for run in received(intake, [claim("a")], revision + 1)] == ["a"]
     assert ledger.active == 1
 
 
@@ -79,8 +85,8 @@ def test_a_callback_whose_members_results_fit_into_no_frame_is_buried_and_the_ot
     None
 ):
     intake, ledger, revision = made(Generous())
-    runs = intake.receive(
-        [claim("a"), claim("b", gather=("m",) * 4), claim("c", gather=("m",))], revision
+    runs = received(
+        intake, [claim("a"), claim("b", gather=("m",) * 4), claim("c", gather=("m",))], revision
     )
     assert [run.claim.id for run in runs] == ["a", "c"]
     [entry] = ledger.take()
@@ -94,7 +100,7 @@ def test_a_callback_whose_members_results_fit_into_no_frame_is_buried_and_the_ot
 def test_a_claim_with_options_that_mean_nothing_is_buried_and_the_others_start() -> None:
     intake, ledger, revision = made()
     odd = claim("b", options=Options(backoff={"of another": "version"}))
-    runs = intake.receive([claim("a"), odd, claim("c")], revision)
+    runs = received(intake, [claim("a"), odd, claim("c")], revision)
     assert [run.claim.id for run in runs] == ["a", "c"]
     [entry] = ledger.take()
     assert entry.run.claim.id == "b"
@@ -111,3 +117,39 @@ def test_names_of_tasks_that_nobody_has_are_no_labels() -> None:
     assert "invented" not in text
     assert intake._metrics.value("millgate_unknown_tasks_total") == 50
     assert 'outcome="interrupted"} 50' in text
+
+
+class Witness(Away):
+    """A broker that answers nothing, and notes how many claims would be renewed while it is asked."""
+
+    def __init__(self) -> None:
+        self.ledger = Ledger()
+        self.asked: list[tuple[str, int]] = []
+
+    def states(self, _ids: Any) -> Any:
+        self.asked.append(("states", len(self.ledger.runs())))
+        raise BrokerUnavailable("away")
+
+    def configuration(self) -> Any:
+        self.asked.append(("configuration", len(self.ledger.runs())))
+        raise BrokerUnavailable("away")
+
+
+def test_all_that_was_claimed_is_renewed_while_the_broker_is_asked_something() -> None:
+    broker = Witness()
+    intake, broker.ledger, revision = made(broker)
+    claims = [claim("a"), claim("b", gather=("m",)), claim("c", gather=("m",))]
+    assert [run.claim.id for run in received(intake, claims, revision + 1)] == ["a"]
+    assert broker.asked == [("configuration", 3), ("states", 3)]
+    back = [entry.settlement for entry in broker.ledger.take()]
+    assert [(type(each), getattr(each, "delay", None)) for each in back] == [(Later, 1.0)] * 2
+
+
+def test_what_has_its_end_while_others_are_looked_up_is_not_looked_up() -> None:
+    broker = Generous()
+    intake, ledger, revision = made(broker)
+    _, callbacks = intake.receive([claim("a", gather=("m",)), claim("b", gather=("m",))], revision)
+    lost, other = callbacks[0][0], callbacks[1][0]
+    ledger.forget(lost)
+    assert intake.gather(callbacks) == [other]
+    assert ledger.take() == []

@@ -335,6 +335,29 @@ def test_policies_are_read_again_when_the_revision_changes(scene: Scene) -> None
     assert run.terms.hard == 7.0
 
 
+def test_what_needs_no_look_starts_before_the_members_of_others_are_looked_up(scene: Scene) -> None:
+    scene.broker.publish([a_message(id="callback", gather=("m",)), a_message(id="plain")])
+    seen: list[list[str]] = []
+
+    def states(_ids: Any) -> Any:
+        seen.append([run.claim.id for run in scene.started])
+        raise BrokerUnavailable
+
+    scene.faulty.states = states  # type: ignore[attr-defined]
+    scene.turn(target=2)
+    assert seen == [["plain"]]
+
+
+def test_a_renewal_reads_no_policies_and_the_loop_does(scene: Scene) -> None:
+    scene.leases.on_revision = scene.loop.follow
+    scene.broker.configure([a_topic(hard_timeout=7.0)])
+    scene.faulty.configuration = lambda: pytest.fail("a renewal waits for this")  # type: ignore[attr-defined]
+    scene.leases.renew()
+    del scene.faulty.configuration  # type: ignore[attr-defined]
+    scene.turn(target=0)
+    assert scene.policies.revision == scene.broker.configuration().revision
+
+
 def test_a_short_lease_that_comes_in_during_a_renewal_is_renewed_in_its_time(scene: Scene) -> None:
     extend = scene.broker.extend
 

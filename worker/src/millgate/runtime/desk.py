@@ -1,6 +1,7 @@
 """Answers what tasks ask of the broker: sending, looking up, locks, progress. Children hold no connection of their own.
 
-One thread serves quick questions in order and renews locks; a question that waits gets a thread of its own.
+One thread serves quick questions in order; a question that waits gets a thread of its own. Locks are renewed by a
+third, since an answer may take longer than a lock lasts.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ class Desk:
         self._granting = threading.Lock()  # between the grant of a lock and the end of its run
         self._holders = itertools.count(1)
         self._bell = threading.Event()
+        self._lock_bell = threading.Event()
         self._stopping = False
 
     # --- the io thread ---------------------------------------------------------------------------
@@ -101,25 +103,29 @@ class Desk:
             self._bell.set()
 
     def stop(self) -> None:
-        """End the desk's thread."""
+        """End the desk's threads."""
         self._stopping = True
         self._bell.set()
+        self._lock_bell.set()
 
     # --- its own threads -------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Serve, renew, wait."""
+        """Serve, tell, wait."""
         while not self._stopping:
-            self._bell.wait(self._until_due())
+            self._bell.wait(_TURN)
             self._bell.clear()
-            self._keep_up()
+            self._send_progress()
             while self._calls:
                 self._calls.popleft()()
-                self._keep_up()  # there may always be another call
+                self._send_progress()  # there may always be another call
 
-    def _keep_up(self) -> None:
-        self._send_progress()
-        self._renew_locks()
+    def keep_locks(self) -> None:
+        """Renew each lock in time, in a thread of its own."""
+        while not self._stopping:
+            self._lock_bell.wait(self._until_due())
+            self._lock_bell.clear()
+            self._renew_locks()
 
     def _until_due(self) -> float:
         now = self._clock.monotonic()
@@ -152,12 +158,13 @@ class Desk:
             held.due = now + held.ttl / 3
             try:
                 broker = self._connection.broker
-                held.lost = not broker.renew(held.name, held.holder, held.fence, held.ttl)
+                kept = broker.renew(held.name, held.holder, held.fence, held.ttl)
             except BrokerError as error:
                 held.due = now + min(1.0, held.ttl / 10)
                 self._journal.say("warning", "lock not renewed", lock=held.name, error=str(error))
-            if held.lost:
-                held.due = float("inf")
+                continue
+            if not kept and held.holder in self._locks:  # else it was given back meanwhile
+                held.lost, held.due = True, float("inf")
                 self._journal.say("warning", "lock lost", lock=held.name)
 
     def _release_all(self, run: int) -> None:
@@ -219,7 +226,7 @@ class Desk:
         if not held.fence:  # nobody would give it back later, and it would be renewed for ever
             self._give_back(held, fence)
             return None
-        self._bell.set()
+        self._lock_bell.set()
         return fence
 
     def _do_release_lock(self, run: int, name: str, fence: int) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from millgate.clock import Clock
 from millgate.errors import BrokerError, InvalidInput, NotDecodable
@@ -21,6 +21,9 @@ from millgate.runtime.terms import Terms, resolve
 from millgate.runtime.verdict import Verdict
 from millgate.spec import TaskWire
 
+if TYPE_CHECKING:
+    from millgate.brokers.base import TaskState
+
 #: Times that a message may be given back because nobody knows its task; with the waits between them, hours.
 UNKNOWN_LIMIT: Final = 250
 #: Seconds after which a callback whose members could not be read is tried again.
@@ -35,6 +38,17 @@ def unknown_task(task: str, interruptions: int) -> Outcome:
         failure = Failure("millgate.UnknownTask", f"no worker had a task {task!r} for hours")
         return Rejected(failure, Reason.UNKNOWN_TASK)
     return Interrupted(min(_UNKNOWN_LONGEST, _UNKNOWN_FIRST * 2.0 ** min(interruptions, 10)))
+
+
+#: A run, and the members whose states it is to be given.
+Callback = tuple[Run, Sequence[str]]
+
+
+class Received(NamedTuple):
+    """What came of claims: runs that can start, and callbacks that cannot yet."""
+
+    ready: list[Run]
+    callbacks: list[Callback]
 
 
 class Intake:
@@ -62,69 +76,93 @@ class Intake:
         self._metrics = metrics
         self._clock = clock
 
-    def receive(self, claims: Sequence[Claim], revision: int) -> list[Run]:
-        """The runs to start, entered in the ledger; the others are settled already.
+    def receive(self, claims: Sequence[Claim], revision: int) -> Received:
+        """The runs to start, and those whose members are to be looked up first; all others are settled already.
 
-        A broker that fails meanwhile costs no claim its place in the ledger: what cannot be read is done without, or
-        given back.
+        All are entered in the ledger before anything is asked: what it has is renewed, however long an answer takes. A
+        broker that fails meanwhile costs no claim: what cannot be read is done without, or given back.
         """
+        now = self._clock.monotonic()
+        runs = [Run(claim, "", _NO_TERMS, arrived=now) for claim in claims]
+        self._ledger.add(runs)
+        self.follow(revision)
+        found = Received([], [])
+        for run in runs:
+            try:
+                name, options, gather = run.claim.head()
+            except NotDecodable as error:
+                failure = Failure("millgate.NotDecodable", str(error))
+                self._verdict.turn_away(run, Rejected(failure, Reason.UNDECODABLE))
+                continue
+            run.task = name
+            terms = self._usual.get((name, run.claim.topic)) if options is None else None
+            terms = terms or self._resolved(run, options)
+            if terms is None:
+                continue
+            run.terms = terms
+            if gather:
+                found.callbacks.append((run, gather))
+            else:
+                found.ready.append(run)
+        return found
+
+    def gather(self, callbacks: Sequence[Callback]) -> list[Run]:
+        """The runs of callbacks with the states of their members. After the first that the broker does not answer it is
+        not asked for the others: each question may take as long as a call may, and settlements wait here meanwhile."""
+        runs = []
+        answers = True
+        for run, members in callbacks:
+            if run.ended:  # cancelled, or lost, while others were looked up
+                continue
+            states: list[TaskState] | None = None
+            if answers:
+                try:
+                    states = list(self._connection.broker.states(members))
+                except BrokerError:
+                    answers = False
+            if states is None:
+                self._verdict.give_back(run, _UNREAD)
+            elif self._fits(run, states):
+                run.arrived = self._clock.monotonic()  # only now may it wait for a child
+                runs.append(run)
+        return runs
+
+    def follow(self, revision: int) -> None:
+        """Have the policies of this revision from now on, if they can be read."""
         if revision != self._policies.revision:
-            with suppress(BrokerError):  # the next claims ask again
+            with suppress(BrokerError):  # the next answer names it again
                 self._policies.refresh(self._connection.broker)
         known, tasks = (self._policies.revision, self.tasks), self._known[1]
         if known[0] != self._known[0] or known[1] is not tasks:
             self._known = known
             self._usual.clear()
-        now = self._clock.monotonic()
-        runs = []
-        for claim in claims:
-            run = self._receive(claim, now)
-            if run is not None:
-                runs.append(run)
-        self._ledger.add(runs)
-        return runs
 
-    def _receive(self, claim: Claim, now: float) -> Run | None:
-        try:
-            name, options, gather = claim.head()
-        except NotDecodable as error:
-            failure = Failure("millgate.NotDecodable", str(error))
-            self._turn_away(claim, "", Rejected(failure, Reason.UNDECODABLE), now)
+    def _resolved(self, run: Run, options: Options | None) -> Terms | None:
+        """What holds for the run; None: it cannot be made here, and has its settlement."""
+        task = self.tasks.get(run.task)
+        if task is None:
+            self._note_unknown(run)
+            outcome = unknown_task(run.task, run.claim.interruptions)
+            self._verdict.turn_away(run, outcome)
             return None
-        terms = None if options is not None else self._usual.get((name, claim.topic))
-        if terms is None:
-            task = self.tasks.get(name)
-            if task is None:
-                run = Run(claim, name, _NO_TERMS, None, now, now + claim.lease)
-                self._note_unknown(run)
-                self._turn_away(claim, name, unknown_task(name, claim.interruptions), now)
-                return None
-            try:
-                terms = self._terms_of(name, options, task, claim.topic)
-            except InvalidInput as error:  # written by something else, or by another version
-                failure = Failure("millgate.InvalidInput", f"its options: {error}")
-                self._turn_away(claim, name, Rejected(failure, Reason.UNDECODABLE), now)
-                return None
-        run = Run(claim, name, terms, None, now, now + claim.lease)
-        return self._gathered(run, gather) if gather else run
+        try:
+            return self._terms_of(run.task, options, task, run.claim.topic)
+        except InvalidInput as error:  # written by something else, or by another version
+            failure = Failure("millgate.InvalidInput", f"its options: {error}")
+            self._verdict.turn_away(run, Rejected(failure, Reason.UNDECODABLE))
+            return None
 
-    def _gathered(self, run: Run, gather: Sequence[str]) -> Run | None:
-        try:
-            states = self._connection.broker.states(gather)
-        except BrokerError:
-            self._ledger.add([run])
-            self._verdict.give_back(run, _UNREAD)
-            return None
+    def _fits(self, run: Run, states: Sequence[TaskState]) -> bool:
+        """Hand the states of its members to a callback; False: they are too much for it, and it has its settlement."""
         run.gathered = [dump_state(state) for state in states]
         try:
             wire.run_frames([wire.job(0, run.claim, run.gathered)])
         except wire.FrameTooLarge as error:
             text = f"the results of the members together: {error}; return references instead"
             failure = Failure("millgate.errors.PayloadTooLarge", text)
-            self._ledger.add([run])
             self._verdict.finish(run, Rejected(failure, Reason.RESULT_REFUSED))
-            return None
-        return run
+            return False
+        return True
 
     def _terms_of(self, name: str, options: Options | None, task: TaskWire, topic: str) -> Terms:
         policy = self._policies.of(topic)
@@ -132,11 +170,6 @@ class Intake:
             return resolve(options, task, policy)
         terms = self._usual[name, topic] = resolve(Options(), task, policy)
         return terms
-
-    def _turn_away(self, claim: Claim, task: str, outcome: Outcome, now: float) -> None:
-        run = Run(claim, task, _NO_TERMS, arrived=now, expires=now + claim.lease)
-        self._ledger.add([run])
-        self._verdict.turn_away(run, outcome)
 
     def _note_unknown(self, run: Run) -> None:
         task = run.task

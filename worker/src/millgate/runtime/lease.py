@@ -38,6 +38,9 @@ class Leases:
         self.on_lost: Callable[[Sequence[Run]], None] = lambda _runs: None
         self.on_cancelled: Callable[[Sequence[Run]], None] = lambda _runs: None
         self.on_state: Callable[[WorkerState], None] = lambda _state: None
+        #: The policies have another revision than those that were read. To read them is not done here: it may take as
+        #: long as a call may, in which leases run out.
+        self.on_revision: Callable[[int], None] = lambda _revision: None
         self.state = WorkerState.UNKNOWN
         self._worker = worker
         self._connection = connection
@@ -95,12 +98,9 @@ class Leases:
         """Renew everything that is held, and act on the answer. Raises BrokerError."""
         with self._one_at_a_time:
             runs = self._ledger.runs()
-            sent = self._clock.monotonic()
             refs = [run.claim.ref for run in runs]
             answer = self._connection.broker.extend(self._worker, refs, self.beat())
             self._connection.answered()
-            for run in runs:
-                run.expires = sent + run.claim.lease
             self._act(answer, runs)
             self._pulse.validated()
             return answer
@@ -115,7 +115,7 @@ class Leases:
             self.on_cancelled([run for run in runs if run.claim.id in answer.cancelled])
         self.note_state(answer.state)
         if answer.revision != self._policies.revision:
-            self._policies.refresh(self._connection.broker)
+            self.on_revision(answer.revision)
 
     def note_state(self, state: WorkerState) -> None:
         """What the broker thinks of this worker, as the newest answer says."""

@@ -20,14 +20,13 @@ from millgate.settlement import Settlement
 
 @dataclass(slots=True, eq=False)
 class Run:
-    """One claim on its way through this worker. Only the io thread changes it."""
+    """One claim on its way through this worker. The broker thread makes it; then only the io thread changes it."""
 
     claim: Claim
     task: str
     terms: Terms
     gathered: list[Any] | None = None
     arrived: float = 0.0  # monotonic, when it was claimed
-    expires: float = 0.0  # monotonic, when the broker may give it to another; moved by renewals
     seq: int = 0  # its number in the child that has it; 0: in none
     stopping: Because | None = None  # why it was told to stop
     stopped_at: float = 0.0  # monotonic, when it was told

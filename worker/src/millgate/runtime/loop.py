@@ -79,9 +79,9 @@ class Loop:
         self._burst = burst
         self._bell = threading.Event()
         self._in_broker = False
-        self._claiming = True
-        self._ending = False
+        self._claiming, self._ending = True, False
         self._held_back: list[Entry] = []  # refused by a full queue, tried again later
+        self._revision: int | None = None  # of policies to be read
 
     # --- from other threads ----------------------------------------------------------------------
 
@@ -103,6 +103,11 @@ class Loop:
         self.target = target
         if grown:
             self.wake_if_idle()
+
+    def follow(self, revision: int) -> None:
+        """Policies of this revision are there."""
+        self._revision = revision
+        self.wake()
 
     def stop_claiming(self) -> None:
         """Claim nothing from now on; settlements go on."""
@@ -138,6 +143,9 @@ class Loop:
         self._bell.clear()
         if self._pulse.look(self._ledger.shortest_lease()):
             self._leases.renew()
+        if self._revision is not None:
+            revision, self._revision = self._revision, None
+            self._intake.follow(revision)
         room = self._room()
         entries = self._take(room)
         if not room and not entries:
@@ -226,8 +234,11 @@ class Loop:
         if claimed.claims:
             self._metrics.claimed(claimed.claims)
             self._leases.expect(min(claim.lease for claim in claimed.claims))
-            runs = self._intake.receive(claimed.claims, claimed.revision)
-            self.start(runs)
+            ready, callbacks = self._intake.receive(claimed.claims, claimed.revision)
+            if ready:
+                self.start(ready)
+            if callbacks:
+                self.start(self._intake.gather(callbacks))
         elif self._burst and asked and self._finished(claimed):
             self.on_nothing_left()
 

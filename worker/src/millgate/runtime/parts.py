@@ -173,4 +173,5 @@ class Parts:
         self.leases.on_cancelled = lambda runs: post(self.floor.cancelled, runs)
         self.memory.helpers = lambda: self.spawner.helpers
         self.memory.replace = lambda key, because: post(self.pool.replace, key, because)
+        self.leases.on_revision = self.loop.follow
         self.memory.hasten = lambda key: post(self.pool.hasten, key)

@@ -96,7 +96,11 @@ class Worker:
         )
         if self._health is not None:
             self._health.start()
-        threads = [self._thread("watch", parts.memory.run), self._thread("desk", parts.desk.run)]
+        threads = [
+            self._thread("watch", parts.memory.run),
+            self._thread("desk", parts.desk.run),
+            self._thread("locks", parts.desk.keep_locks),
+        ]
         self._broker_thread = self._thread("broker", self._serve_broker)
         while self.code is None and not parts.floor.finished:
             parts.floor.turn()
