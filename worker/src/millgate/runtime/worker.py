@@ -33,9 +33,10 @@ from millgate.spec import TaskWire
 _REACH: Final = 30.0
 #: The interpreter hands the GIL over this often, so that the watch is not late beside busy threads.
 _SWITCH: Final = 0.0005
-#: Seconds at the end: for children that were killed to be gone, for the last settlements, and for other threads.
+#: Seconds at the end for everything: killed children to be gone, the last settlements, the farewell, other threads.
+_ENDING: Final = 10.0
+#: … of them at most for children, and for each of the other threads.
 _GOING: Final = 5.0
-_SETTLING: Final = 10.0
 _JOINING: Final = 1.0
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -149,6 +150,18 @@ class Worker:
             self._thread("renew", self.parts.leases.run)
         self.status.registered = True
         self.parts.loop.run()
+        self.parts.leases.stop()
+        self._leave()
+
+    def _leave(self) -> None:
+        """Leave the registry, once everything is settled. Here, since a broker that is away answers neither: the end
+        of the worker waits for both together."""
+        parts = self.parts
+        try:
+            parts.connection.broker.unregister(parts.ref)
+        except MillgateError as error:
+            parts.journal.say("warning", "could not leave the registry", error=str(error))
+        parts.connection.close()
 
     def _reach(self) -> bool:
         parts = self.parts
@@ -218,35 +231,40 @@ class Worker:
     # --- the end ---------------------------------------------------------------------------------
 
     def _end(self, threads: list[threading.Thread]) -> int:
+        """One deadline for all that is left to do and to say; what comes first is of most worth."""
         parts = self.parts
+        end = parts.clock.monotonic() + _ENDING
         parts.timers.stop()
         parts.loop.end()
         for child in list(parts.pool.children.values()):
             child.kill(child.because or Because.DRAINED)
-        end = parts.clock.monotonic() + _GOING
-        while parts.pool.children and parts.clock.monotonic() < end:
+        gone = parts.clock.monotonic() + _GOING
+        while parts.pool.children and parts.clock.monotonic() < gone:
             parts.reactor.turn(0.05)
-        self._broker_thread.join(_SETTLING)
+        self._broker_thread.join(max(0.0, end - parts.clock.monotonic()))
+        if self._broker_thread.is_alive():
+            self._say_unsaid()
         parts.leases.stop()
-        self._leave()
         parts.desk.stop()
         parts.memory.stop()
         if self._health is not None:
             self._health.close()
         for thread in threads:
-            thread.join(_JOINING)
+            thread.join(min(_JOINING, max(0.0, end - parts.clock.monotonic())))
         parts.spawner.close()
         return self._say_goodbye()
 
-    def _leave(self) -> None:
+    def _say_unsaid(self) -> None:
+        """The time is up before the broker has heard everything."""
         parts = self.parts
         if not self.status.registered:
             return
-        try:
-            parts.connection.broker.unregister(parts.ref)
-            parts.connection.close()
-        except MillgateError as error:
-            parts.journal.say("warning", "could not leave the registry", error=str(error))
+        parts.journal.say(
+            "warning",
+            "could not leave the registry",
+            error=f"the broker has not answered for {_ENDING:.0f}s",
+            unsettled=parts.ledger.unsettled,
+        )
 
     def _say_goodbye(self) -> int:
         code = self.code if self.code is not None else (EXIT_BROKER if self.problem else EXIT_OK)
