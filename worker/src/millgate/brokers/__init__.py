@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from millgate.brokers.base import DEADLINE
-from millgate.errors import InvalidSettings
+from millgate.errors import BrokerUnavailable, InvalidSettings
+from millgate.shortage import of_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, MutableMapping
@@ -49,7 +50,7 @@ def open_broker(
 
     `queue` separates queues that share a server: it names the schema, the key prefix or the prefix of queue names.
     `deadline` is the most seconds that one call may take, a day at most. Raises InvalidSettings for a URL that names no
-    broker.
+    broker, BrokerUnavailable where this process can open nothing more.
     `shared`: a mapping, such as a WeakValueDictionary, in which drivers that can put the connections of brokers that
     have a server in common. For whoever looks at many queues, not for workers.
     """
@@ -65,11 +66,14 @@ def open_broker(
     with driver_of(scheme):
         module = import_module(SCHEMES[scheme][0])
         open_shared = getattr(module, "open_shared", None)
-        broker: Broker = (
-            module.open(url, queue, deadline)
-            if shared is None or open_shared is None
-            else open_shared(url, queue, deadline, shared)
-        )
+        try:
+            broker: Broker = (
+                module.open(url, queue, deadline)
+                if shared is None or open_shared is None
+                else open_shared(url, queue, deadline, shared)
+            )
+        except OSError as error:
+            raise BrokerUnavailable(f"{redact(url)}: {of_files(error) or error}") from error
     return broker
 
 

@@ -13,6 +13,8 @@ from millgate.brokers.served.caller import Caller
 from millgate.brokers.served.link import Link
 from millgate.brokers.served.session import Session
 from millgate.clock import Clock, SystemClock
+from millgate.errors import BrokerUnavailable
+from millgate.shortage import of_files
 
 #: Seconds that a wait over TCP is parked before it is asked again: a connection that died without a word shows.
 _PARK: Final = 10.0
@@ -38,9 +40,13 @@ class LocalBroker(ServedBroker):
 
     def setup(self) -> None:
         """Start brokerd if nobody listens at an address of this machine; otherwise join who does."""
-        from millgate.brokers.local import launch  # with subprocess: not what a producer needs
+        try:
+            from millgate.brokers.local import launch  # with subprocess: not what a producer needs
 
-        launch.ensure(self._address, self._clock, self._session.deadline)
+            launch.ensure(self._address, self._clock, self._session.deadline)
+        except OSError as error:  # modules are files too
+            why = of_files(error) or error
+            raise BrokerUnavailable(f"no broker at {self._address.place}: {why}") from error
 
     def server(self) -> Server:
         """What brokerd says of itself."""

@@ -13,7 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from millgate.errors import AuthFailed, BrokerRefused
+from millgate.errors import AuthFailed, BrokerRefused, BrokerUnavailable
+from millgate.shortage import of_files
 
 CHALLENGE: Final = 32  # random bytes
 SERVER: Final = b"millgate local broker"
@@ -40,12 +41,15 @@ def read(path: Path, *, private: bool) -> bytes:
     """The key in a file.
 
     With `private` the file must be this user's and nobody else's; without (a mounted Secret), its modes are the
-    business of whoever mounted it. Raises AuthFailed, saying what to do.
+    business of whoever mounted it. Raises AuthFailed, saying what to do, and BrokerUnavailable.
     """
     try:
         status = path.stat()
         key = path.read_bytes().strip()
     except OSError as error:
+        advice = of_files(error)
+        if advice is not None:
+            raise BrokerUnavailable(f"the key at {path} cannot be read: {advice}") from error
         raise AuthFailed(
             f"no key of a local broker at {path}: {error.strerror}; start the broker as this user first,"
             " or name the key with ?key_file="
@@ -60,7 +64,10 @@ def read(path: Path, *, private: bool) -> bytes:
 
 
 def create(path: Path) -> None:
-    """Write a new key unless there is one; of many at once, one wins and all use its key. Raises BrokerRefused."""
+    """Write a new key unless there is one; of many at once, one wins and all use its key.
+
+    Raises BrokerRefused, BrokerUnavailable.
+    """
     if path.exists():
         return
     draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
@@ -74,6 +81,9 @@ def create(path: Path) -> None:
             # A link appears whole or not at all, and never over a key that somebody uses already.
             os.link(draft, path)
     except OSError as error:
+        advice = of_files(error)
+        if advice is not None:
+            raise BrokerUnavailable(f"cannot write a key at {path}: {advice}") from error
         raise BrokerRefused(f"cannot write a key at {path}: {error.strerror}") from error
     finally:
         draft.unlink(missing_ok=True)

@@ -24,6 +24,7 @@ from millgate.brokers.served.link import Hangup
 from millgate.brokers.served.lockfile import lock
 from millgate.clock import Clock
 from millgate.errors import BrokerRefused, BrokerTimeout, BrokerUnavailable, ForeignPeer
+from millgate.shortage import of_files
 
 _HANGUPS: Final = 3  # a broker that stops hangs up too, but not again and again
 _PAUSE: Final = 0.02
@@ -106,9 +107,9 @@ def _alone(address: Address, clock: Clock, end: float) -> Iterator[None]:
     except BrokerRefused as error:
         raise BrokerTimeout(slow) from error
     except OSError as error:
-        raise BrokerRefused(
-            f"cannot start a broker at {address.place}: {path}: {error.strerror}"
-        ) from error
+        kind = BrokerUnavailable if of_files(error) else BrokerRefused
+        why = of_files(error) or error.strerror
+        raise kind(f"cannot start a broker at {address.place}: {path}: {why}") from error
     try:
         yield
     finally:

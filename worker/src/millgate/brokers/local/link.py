@@ -20,6 +20,7 @@ from millgate.errors import (
     PermissionMissing,
     TLSFailed,
 )
+from millgate.shortage import of_files
 
 _CHUNK: Final = 256 * 1024
 
@@ -142,7 +143,8 @@ def _open(address: Address, clock: Clock, end: float) -> socket.socket:
     except PermissionError as error:
         raise PermissionMissing(f"this user may not open {place}; it is another user's") from error
     except OSError as error:
-        raise BrokerUnavailable(f"no broker at {place}: {error.strerror or error}") from error
+        why = of_files(error) or error.strerror or str(error)
+        raise BrokerUnavailable(f"no broker at {place}: {why}") from error
     _tune(sock)
     return _wrap(sock, address) if address.tls else sock
 

@@ -12,6 +12,8 @@ class Bell:
     __slots__ = ("_handle",)
 
     def __init__(self) -> None:
+        """Raises OSError when no descriptor is left."""
+        self._handle = -1
         self._handle = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
 
     def fileno(self) -> int:
@@ -32,4 +34,5 @@ class Bell:
         return True
 
     def __del__(self) -> None:
-        os.close(self._handle)  # not before: another thread may be waiting for it
+        if self._handle >= 0:
+            os.close(self._handle)  # not before: another thread may be waiting for it

@@ -19,6 +19,7 @@ from millgate.brokers.postgres.refusals import CONFLICTS, NOT_STORABLE, Expired,
 from millgate.brokers.postgres.url import Target
 from millgate.clock import Clock
 from millgate.errors import BrokerUnavailable, InvalidInput, UnsafeServer, VersionUnsupported
+from millgate.shortage import of_files, of_files_now
 
 T = TypeVar("T")
 OLDEST: Final = 120000  # the server's version number
@@ -152,6 +153,12 @@ class Pool:
                 repeated = repeated or connection is not None
                 self._drop(connection)
                 pause = self._after(error, end, pause)
+            except OSError as error:  # to wait for an answer takes a descriptor too
+                self._drop(connection)
+                why = of_files(error) or str(error)
+                raise BrokerUnavailable(
+                    f"{self.target.endpoint} cannot be reached: {why}"
+                ) from error
             except UnicodeEncodeError as error:  # on its way out: nothing was sent
                 self._drop(connection)
                 raise InvalidInput(NOT_STORABLE.format(error)) from error
@@ -220,6 +227,10 @@ class Pool:
     def _after(self, error: psycopg.Error, end: float, pause: float) -> float:
         """Wait before the next attempt and answer the pause after that, or raise."""
         known = translate(error, self.target.endpoint)
+        if error.sqlstate is None and isinstance(known, BrokerUnavailable):
+            advice = of_files_now()  # the driver's own words are "no error details available"
+            if advice is not None:
+                known = BrokerUnavailable(f"{self.target.endpoint} cannot be reached: {advice}")
         left = end - self.clock.monotonic()
         if not isinstance(known, BrokerUnavailable) or left <= pause / 2:
             raise known from error

@@ -48,10 +48,12 @@ class Listener:
             return
         with self._started:
             if self._thread is None:
-                self._thread = threading.Thread(
-                    target=self._run, name="millgate-listen", daemon=True
-                )
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name="millgate-listen", daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError:  # there is none to be had: whoever waits looks again and again
+                    return
+                self._thread = thread
         self._ready.wait(self._pool.deadline)
 
     def close(self) -> None:
@@ -78,7 +80,7 @@ class Listener:
         while not self._stopped(0):
             try:
                 connection = self._listen()
-            except (psycopg.Error, MillgateError):
+            except (psycopg.Error, MillgateError, OSError):
                 connection = None
             self._ready.set()
             if connection is not None:
@@ -125,7 +127,7 @@ class Listener:
                     connection.until = self._pool.clock.monotonic() + self._pool.deadline
                     connection.execute("SELECT 1", prepare=False)
                 connection.pgconn.consume_input()
-            except psycopg.Error:
+            except (psycopg.Error, OSError):
                 return
             while (notice := connection.pgconn.notifies()) is not None:
                 if notice.extra == b"ended":

@@ -13,8 +13,9 @@ from millgate.brokers.served.detached import Detached, log_file
 from millgate.brokers.served.folders import private_folder, runtime_folder
 from millgate.brokers.served.lockfile import lock
 from millgate.clock import Clock
-from millgate.errors import BrokerRefused, BrokerTimeout
+from millgate.errors import BrokerRefused, BrokerTimeout, BrokerUnavailable
 from millgate.settings import environment
+from millgate.shortage import of_files
 
 #: Environment variable that hands the URL on: a command line would show its password to every user of the machine.
 URL: Final = "MILLGATE_BROKER"
@@ -56,5 +57,7 @@ def _alone(path: Path, clock: Clock, end: float) -> int | None:
     except BrokerRefused as error:
         raise BrokerTimeout(f"{slow}: {path}") from error
     except OSError as error:
-        raise BrokerRefused(f"cannot start a brokerd: {path}: {error.strerror}") from error
+        kind = BrokerUnavailable if of_files(error) else BrokerRefused
+        why = of_files(error) or error.strerror
+        raise kind(f"cannot start a brokerd: {path}: {why}") from error
     return None

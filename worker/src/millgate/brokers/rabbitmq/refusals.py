@@ -20,6 +20,7 @@ from millgate.errors import (
     PermissionMissing,
     TLSFailed,
 )
+from millgate.shortage import of_files
 
 ACCESS_REFUSED: Final = 403
 NOT_FOUND: Final = 404
@@ -87,6 +88,9 @@ def _known(error: BaseException, endpoint: str) -> MillgateError | None:
         found = _one(part, endpoint)
         if found is not None:
             return found
+        advice = of_files(part) if isinstance(part, OSError) else None
+        if advice is not None:
+            return BrokerUnavailable(f"{endpoint}: no connection to RabbitMQ: {advice}")
     return None
 
 

@@ -6,6 +6,7 @@ lost is repeated, and the brokerd answers a repeat from memory.
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
 import select
@@ -63,7 +64,10 @@ class Wire:
         self._thread = threading.Thread(
             target=self._run, args=(parameters,), name="millgate-amqp", daemon=True
         )
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError as error:  # the system counts threads as processes
+            raise OSError(errno.EAGAIN, str(error)) from error
         if not self._settled.wait(parameters.stack_timeout + _GRACE):
             self._problem = TimeoutError()
             if self.connection is not None:
@@ -128,14 +132,21 @@ class Wire:
     # --- in the thread ---------------------------------------------------------------------------
 
     def _run(self, parameters: pika.ConnectionParameters) -> None:
-        self.connection = pika.SelectConnection(
-            parameters,
-            on_open_callback=self._opened,
-            on_open_error_callback=lambda _connection, error: self._end(error),
-            on_close_callback=lambda _connection, error: self._end(error),
-        )
+        try:
+            self.connection = pika.SelectConnection(
+                parameters,
+                on_open_callback=self._opened,
+                on_open_error_callback=lambda _connection, error: self._end(error),
+                on_close_callback=lambda _connection, error: self._end(error),
+            )
+        except OSError as error:  # no descriptor is left for its loop
+            self._over(error)
+            return
         loop = self.connection.ioloop
-        loop.start()
+        try:
+            loop.start()
+        except Exception as error:  # noqa: BLE001 -- whatever it is, a wire without a thread must not pass for one
+            self._over(error)
         loop.close()
 
     def _opened(self, connection: Any) -> None:
@@ -166,6 +177,11 @@ class Wire:
             self.connection.close()
 
     def _end(self, error: BaseException) -> None:
+        self._over(error)
+        # What it does last comes first.
+        self.connection.ioloop.call_later(0, self.connection.ioloop.stop)
+
+    def _over(self, error: BaseException) -> None:
         self._problem = self._problem or error
         ended = refusals.closed(self._problem, self.endpoint)
         with self._lock:
@@ -175,8 +191,6 @@ class Wire:
             line.put(ended)
         for event in (self._settled, self._taking, self._proved):
             event.set()
-        # What it does last comes first.
-        self.connection.ioloop.call_later(0, self.connection.ioloop.stop)
 
     def _break(self) -> None:
         if self.connection.is_open:

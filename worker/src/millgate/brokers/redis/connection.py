@@ -14,6 +14,7 @@ import hiredis
 from millgate.brokers.address import Address
 from millgate.brokers.redis.url import Login
 from millgate.clock import Clock
+from millgate.shortage import of_files
 
 _CHUNK: Final = 1 << 16
 
@@ -170,4 +171,4 @@ def _keep_alive(sock: socket.socket) -> None:
 def _lost(error: OSError) -> Lost:
     if isinstance(error, TimeoutError):
         return Slow("no answer in time")
-    return Lost(str(error) or type(error).__name__)
+    return Lost(of_files(error) or str(error) or type(error).__name__)

@@ -24,6 +24,7 @@ from millgate.errors import (
     TLSFailed,
     UnsafeServer,
 )
+from millgate.shortage import of_files
 
 _SPARE: Final = 4  # connections kept for the next call
 _FIRST_PAUSE: Final = 0.02
@@ -51,7 +52,13 @@ class Pool:
 
         Raises BrokerUnavailable too when fewer than `replicas` have in time what it wrote.
         """
-        composed = script(verb)
+        try:
+            composed = script(verb)
+        except OSError as error:  # it is read from its file when it is needed first
+            why = of_files(error) or error
+            raise BrokerUnavailable(
+                f"{self.target.endpoint}: {verb} is not there: {why}"
+            ) from error
         request = ("EVALSHA", composed.sha, "1", self.target.prefix, *arguments)
         return self.call(verb, request, composed.text, deadline, replicas)
 

@@ -26,6 +26,7 @@ from millgate.errors import (
     BrokerUnavailable,
     MillgateError,
 )
+from millgate.shortage import of_files, of_processes
 
 _PIPE: Final = 65536
 
@@ -35,12 +36,14 @@ log = logging.getLogger("millgate.brokers")
 
 
 def log_file(path: Path) -> IO[bytes]:
-    """Where a started program's output goes. Raises BrokerRefused."""
+    """Where a started program's output goes. Raises BrokerRefused, BrokerUnavailable."""
     try:
         long = path.exists() and path.stat().st_size > _LOG_BOUND
         return path.open("wb" if long else "ab")
     except OSError as error:
-        raise BrokerRefused(f"cannot write the log {path}: {error.strerror}") from error
+        kind = BrokerUnavailable if of_files(error) else BrokerRefused
+        why = of_files(error) or error.strerror
+        raise kind(f"cannot write the log {path}: {why}") from error
 
 
 class Detached:
@@ -55,9 +58,22 @@ class Detached:
     def start(self, clock: Clock, end: float, environ: Mapping[str, str] | None = None) -> None:
         """Start it: a session of its own, no terminal, and init as its parent; return once it is ready.
 
-        Raises what it says, BrokerTimeout after `end` (monotonic seconds), BrokerUnavailable when it ended without
-        a word.
+        Raises what it says, BrokerTimeout after `end` (monotonic seconds), BrokerUnavailable when it cannot be started
+        or ended without a word.
         """
+        try:
+            said = self._started(clock, end, environ)
+        except OSError as error:
+            why = of_processes(error) or error.strerror
+            raise BrokerUnavailable(f"brokerd cannot be started: {why}") from error
+        if said.get("error"):
+            raise answers.error(said["error"], said["text"])
+        if not said:
+            raise BrokerUnavailable(f"brokerd ended while it started; {self._output.name} says why")
+
+    def _started(
+        self, clock: Clock, end: float, environ: Mapping[str, str] | None
+    ) -> dict[str, Any]:
         reader, writer = os.pipe()
         try:
             command = [sys.executable, "-m", self._module, "--detach", "--ready", str(writer)]
@@ -68,15 +84,11 @@ class Detached:
             os.close(writer)
             writer = -1
             starter.wait()  # it only forks
-            said = _said(reader, clock, end)
+            return _said(reader, clock, end)
         finally:
             os.close(reader)
             if writer >= 0:
                 os.close(writer)
-        if said.get("error"):
-            raise answers.error(said["error"], said["text"])
-        if not said:
-            raise BrokerUnavailable(f"brokerd ended while it started; {self._output.name} says why")
 
 
 def run(serve: Callable[[Callable[[], None]], None], ready: int) -> int:

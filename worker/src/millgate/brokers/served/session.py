@@ -22,6 +22,7 @@ from millgate.brokers.served.link import Hangup, Link
 from millgate.brokers.served.waker import Waker
 from millgate.clock import Clock
 from millgate.errors import BrokerRefused, BrokerUnavailable, PayloadTooLarge
+from millgate.shortage import of_files
 
 _IDLE: Final = 4  # connections kept when nobody uses them
 _FIRST_PAUSE: Final = 0.05
@@ -192,7 +193,12 @@ class Session:
         with self._lock:
             if self._idle:
                 return self._idle.pop()
-        return self._dial(self._caller, end)
+        try:
+            return self._dial(self._caller, end)
+        except OSError as error:  # of what is opened beside the connection itself
+            raise BrokerUnavailable(
+                f"no connection to the broker: {of_files(error) or error}"
+            ) from error
 
     def _give(self, link: Link) -> None:
         with self._lock:

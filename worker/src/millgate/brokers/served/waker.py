@@ -10,7 +10,10 @@ from contextlib import suppress
 class Waker:
     """Rung by one thread, heard once by another; a ring before the wait is kept."""
 
+    _reader = _writer = -1
+
     def __init__(self) -> None:
+        """Raises OSError when no descriptors are left."""
         self._reader, self._writer = os.pipe()
         os.set_blocking(self._reader, False)
         os.set_blocking(self._writer, False)
@@ -38,5 +41,6 @@ class Waker:
         return bool(poll.poll(seconds * 1000))
 
     def __del__(self) -> None:
-        os.close(self._reader)
-        os.close(self._writer)
+        if self._reader >= 0:
+            os.close(self._reader)
+            os.close(self._writer)
