@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from types import SimpleNamespace
 from typing import Any
 
+from millgate.errors import EXIT_LIMITS
 from millgate.runtime.handle import Phase
 from millgate.runtime.pool import START_TIMEOUT, Pool
 from millgate.runtime.recycle import Because, Bounds
@@ -146,3 +149,24 @@ def test_a_child_keeps_the_last_jobs_that_it_was_given_beside_a_spare() -> None:
     assert child.phase is Phase.RETIRING
     assert len(told) == 1
     assert spare.phase is Phase.READY
+
+
+def test_a_pool_whose_machine_gives_no_process_comes_to_an_end_and_not_beside_a_child() -> None:
+    scene = Scene(room=True)
+
+    def refuse() -> Any:
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    scene.pool._spawner = SimpleNamespace(start=refuse)  # type: ignore[assignment]
+    scene.pool._start = Pool._start.__get__(scene.pool)  # type: ignore[method-assign]
+    scene.pool.wanted = 2
+    ends: list[int] = []
+    scene.pool.fatal = lambda code, _problem: ends.append(code)
+    for _ in range(12):
+        scene.pool.keep(scene.clock.monotonic())
+        scene.clock.advance(60.0)
+    assert len(scene.said) == 12
+    assert ends == []  # the one that is there works
+    scene.pool.children.clear()
+    scene.pool.keep(scene.clock.monotonic())
+    assert ends == [EXIT_LIMITS]

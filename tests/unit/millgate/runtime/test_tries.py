@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from typing import Any
 
-from millgate.errors import EXIT_APP
+import pytest
+
+from millgate.errors import EXIT_APP, EXIT_LIMITS
 from millgate.runtime.tries import Tries
 from support.clock import FakeClock
 
@@ -69,3 +73,39 @@ def test_an_app_that_cannot_be_imported_at_start_is_the_end() -> None:
     scene.tries.not_loaded("no module named app")
     assert scene.given_up == [(EXIT_APP, "no module named app")]
     assert scene.said == []
+
+
+def refused(scene: Scene, *, alone: bool = True, times: int = 6) -> None:
+    for _ in range(times):
+        scene.tries.refused(BlockingIOError(errno.EAGAIN, "no"), alone=alone)
+
+
+def test_a_machine_that_gives_no_process_at_all_is_given_up_after_some_tries() -> None:
+    scene = Scene()
+    refused(scene, times=5)
+    assert scene.given_up == []
+    refused(scene, times=1)
+    [(code, problem)] = scene.given_up
+    assert code == EXIT_LIMITS
+    assert problem.startswith("cannot start a child: there may be no more processes")
+    assert problem.endswith("(6 tries)")
+    waits = [words["next_try_in"] for words in scene.said]
+    assert waits == sorted(set(waits))
+
+
+def test_a_child_that_is_there_or_was_keeps_the_worker_however_often_no_other_can_start() -> None:
+    scene = Scene()
+    refused(scene, alone=False, times=20)  # it begins still
+    scene.tries.succeeded()
+    refused(scene, times=20)
+    assert scene.given_up == []
+
+
+@pytest.mark.parametrize(
+    ("number", "word"),
+    [(errno.EMFILE, "ulimit -n"), (errno.ENOMEM, "--children"), (errno.EACCES, "denied")],
+)
+def test_it_is_said_what_there_is_too_little_of(number: int, word: str) -> None:
+    scene = Scene()
+    scene.tries.refused(OSError(number, os.strerror(number).lower()), alone=True)
+    assert word in scene.said[0]["problem"]

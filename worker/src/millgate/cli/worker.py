@@ -7,8 +7,9 @@ import os
 from typing import Any, Final
 
 from millgate.cli.console import Console
-from millgate.errors import InvalidSettings
+from millgate.errors import EXIT_LIMITS, InvalidSettings
 from millgate.settings import WorkerSettings, misspelt, variable
+from millgate.shortage import OF_THREADS, of_processes
 
 #: Setting → (metavar, help). A metavar of None: a switch.
 _FLAGS: Final[dict[str, tuple[str | None, str]]] = {
@@ -79,7 +80,10 @@ def run(args: argparse.Namespace) -> int:
     for name, meant in misspelt(console.environ).items():
         console.say(f"millgate: warning: {name} is no setting and is not read; {meant} is one")
     _prepare_local(settings)
+    return _start(settings, console)
 
+
+def _start(settings: WorkerSettings, console: Console) -> int:
     from millgate.runtime.guardian import guard
 
     def supervise(link: Any, deadlines: Any) -> int:
@@ -94,9 +98,16 @@ def run(args: argparse.Namespace) -> int:
         except MillgateError as error:
             console.say(f"millgate: error: {error}")
             return exit_code(error)
+        except RuntimeError as error:  # for its log it needs a thread
+            console.say(f"millgate: error: cannot start the worker: {error}; {OF_THREADS}")
+            return EXIT_LIMITS
         return worker.run()
 
-    return guard(supervise)
+    try:
+        return guard(supervise)
+    except OSError as error:  # in the supervisor every error has its end already
+        console.say(f"millgate: error: cannot start the worker: {of_processes(error) or error}")
+        return EXIT_LIMITS
 
 
 def _prepare_local(settings: WorkerSettings) -> None:
@@ -104,7 +115,10 @@ def _prepare_local(settings: WorkerSettings) -> None:
     url = settings.broker or _first_line(settings.broker_file)
     if not url.startswith("local:"):
         return
-    starter = os.fork()
+    try:
+        starter = os.fork()
+    except OSError:
+        return  # the worker itself meets the same, and says it
     if starter == 0:
         code = 0
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)

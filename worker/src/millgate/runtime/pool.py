@@ -138,7 +138,7 @@ class Pool:
             self._tries.ended(str(error))
             return False
         except OSError as error:
-            self._tries.failed(f"cannot start a child: {error}")
+            self._tries.refused(error, alone=not self.children)
             return False
         child = Child(next(self._keys), spawned, self._reactor, now)
         child.on_frames, child.on_end = self._frames, self._ended

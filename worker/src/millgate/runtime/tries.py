@@ -7,9 +7,10 @@ from collections.abc import Callable
 from typing import Final
 
 from millgate.clock import Clock
-from millgate.errors import EXIT_APP
+from millgate.errors import EXIT_APP, EXIT_LIMITS
 from millgate.runtime.logs import Journal
 from millgate.runtime.recycle import backoff
+from millgate.shortage import of_processes
 
 #: Children in a row that come to nothing, before any was ready, at which the app is given up.
 _HOPELESS: Final = 6
@@ -55,6 +56,14 @@ class Tries:
         if not self.app_known and self._failures >= _HOPELESS:
             tries = f"no child gets as far as a task, {self._failures} tries"
             self._give_up(EXIT_APP, f"{tries}: {problem}")
+
+    def refused(self, error: OSError, *, alone: bool) -> None:
+        """The machine gives no process for it. `alone`: no child is there, not even one that begins: then the worker
+        does nothing at all, and its end, unlike its silence, is seen. Once it has worked it waits for better times."""
+        problem = f"cannot start a child: {of_processes(error) or error}"
+        self.failed(problem)
+        if alone and not self.app_known and self._failures >= _HOPELESS:
+            self._give_up(EXIT_LIMITS, f"{problem} ({self._failures} tries)")
 
     def not_loaded(self, problem: str) -> None:
         """The app cannot be imported: at start that is the end, later somebody may mend it."""

@@ -14,6 +14,7 @@ from typing import Any, Final
 from millgate.brokers.base import Broker
 from millgate.errors import (
     EXIT_BROKER,
+    EXIT_LIMITS,
     EXIT_OK,
     BrokerRefused,
     BrokerUnavailable,
@@ -27,6 +28,7 @@ from millgate.runtime.processes import become_subreaper, sweep
 from millgate.runtime.recycle import Because
 from millgate.runtime.status import Status
 from millgate.settings import WorkerSettings
+from millgate.shortage import OF_THREADS
 from millgate.spec import TaskWire
 
 #: Seconds for which an unreachable broker is tried at start.
@@ -95,6 +97,18 @@ class Worker:
             broker=parts.connection.name,
             app=parts.settings.app,
         )
+        try:
+            threads = self._begin()
+        except RuntimeError as error:
+            self._no_thread(error)
+            return self._say_goodbye()
+        while self.code is None and not parts.floor.finished:
+            parts.floor.turn()
+        return self._end(threads)
+
+    def _begin(self) -> list[threading.Thread]:
+        """Start the threads; answers those that end with the worker. Raises RuntimeError without one to have."""
+        parts = self.parts
         if self._health is not None:
             self._health.start()
         threads = [
@@ -103,9 +117,10 @@ class Worker:
             self._thread("locks", parts.desk.keep_locks),
         ]
         self._broker_thread = self._thread("broker", self._serve_broker)
-        while self.code is None and not parts.floor.finished:
-            parts.floor.turn()
-        return self._end(threads)
+        return threads
+
+    def _no_thread(self, error: RuntimeError) -> None:
+        self._fatal(EXIT_LIMITS, f"cannot start the worker: {error}; {OF_THREADS}")
 
     def _thread(self, name: str, target: Callable[[], None]) -> threading.Thread:
         thread = threading.Thread(target=self._keep_going, args=(name, target), name=name)
@@ -147,7 +162,11 @@ class Worker:
         if not self._reach():
             return
         if not self.status.registered:  # after an error of ours the thread comes here again
-            self._thread("renew", self.parts.leases.run)
+            try:
+                self._thread("renew", self.parts.leases.run)
+            except RuntimeError as error:  # without renewals nothing may be claimed
+                self.parts.reactor.post(self._no_thread, error)
+                return
         self.status.registered = True
         self.parts.loop.run()
         self.parts.leases.stop()
@@ -221,8 +240,11 @@ class Worker:
         tasks = [TaskWire.from_wire(fields) for fields in info["tasks"]]
         parts.intake.tasks = {task.name: task for task in tasks}
         if parts.timers.know(parts.intake.tasks) and not self._scheduling:
-            self._scheduling = True
-            self._thread("timers", parts.timers.run)
+            try:
+                self._thread("timers", parts.timers.run)
+                self._scheduling = True
+            except RuntimeError as error:  # the next child that is ready lets it be tried again
+                parts.journal.say("error", "schedules wait for a thread", error=str(error))
 
     def _state_changed(self, state: WorkerState) -> None:
         self.parts.journal.say("info", "worker state", state=str(state))
