@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from millgate.retry import RetryPolicy
 from support.bench import every_broker_and_memory
 from support.wait import eventually
 
@@ -78,3 +79,19 @@ def test_a_childs_last_words_are_logged(bench: Any) -> None:
     eventually(
         lambda: any("Segmentation fault" in line["text"] for line in worker.events("output"))
     )
+
+
+def test_no_password_is_in_the_log_or_in_what_is_told_of_a_failure(bench: Any) -> None:
+    bench.configure(retry=RetryPolicy(attempts=1))
+    failed = bench.send("fail", "no s3cret-word at amqp://me:pw@host")
+    said = bench.send("say", "s3cret-word amqp://me:pw@host")
+    worker = bench.ready(children=1, environ={"PGPASSWORD": "s3cret-word"})
+    bench.end_of(said)
+    failure = bench.end_of(failed, timeout=30).failure
+    assert failure.message == "no *** at amqp://me:***@host"
+    assert "ValueError: no *** at amqp://me:***@host" in failure.traceback
+    eventually(lambda: len(worker.events("output")) == 2)
+    log = worker.log_file.read_text(encoding="utf-8")
+    assert "s3cret-word" not in log
+    assert ":pw@" not in log
+    assert worker.events("output")[0]["text"] == "*** amqp://me:***@host"

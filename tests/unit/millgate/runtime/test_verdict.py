@@ -11,6 +11,7 @@ from millgate.clock import SystemClock
 from millgate.message import Claim
 from millgate.outcome import (
     Cancelled,
+    Died,
     Failure,
     Interrupted,
     Outcome,
@@ -23,10 +24,12 @@ from millgate.outcome import (
 from millgate.retry import RetryPolicy
 from millgate.runtime.ledger import Ledger, Run
 from millgate.runtime.logs import Journal
+from millgate.runtime.mask import Mask
 from millgate.runtime.metrics import Metrics
 from millgate.runtime.recycle import Because
 from millgate.runtime.terms import Terms
 from millgate.runtime.verdict import Verdict, seen
+from millgate.settlement import Ack
 
 SOFT = Failure("millgate.errors.SoftTimeout")
 OTHER = Failure("builtins.ValueError", "no good", "Traceback …")
@@ -119,3 +122,38 @@ def test_a_retry_beyond_the_last_attempt_is_counted_as_what_it_is(failures: int,
     Verdict(ledger, journal, metrics).finish(run, RetryRequested(1.0, OTHER), 0.1)
     journal.close()
     assert metrics.value("millgate_tasks_total", topic="video", task="cut", outcome=word) == 1
+
+
+def test_what_is_reported_of_a_failure_has_no_password_and_a_result_is_its_tasks() -> None:
+    ledger, metrics = Ledger(), Metrics()
+    journal = Journal(
+        SystemClock(),
+        json_lines=True,
+        level="error",
+        descriptor=os.open(os.devnull, os.O_WRONLY),
+        mask=Mask({"MILLGATE_BROKER": "redis://u:s3cret-word@h"}),
+    )
+    verdict = Verdict(ledger, journal, metrics)
+    told = Failure("E", "s3cret-word", "redis://u:s3cret-word@h")
+    outcomes: list[Outcome] = [
+        Raised(told),
+        RetryRequested(1.0, told),
+        Rejected(told),
+        Died(Reason.LOST, told),
+        Returned(b'"s3cret-word"'),
+    ]
+    for outcome in outcomes:
+        run = a_run()
+        ledger.add([run])
+        verdict.finish_all([(run, outcome, 1.0)])
+        run = a_run()
+        ledger.add([run])
+        verdict.finish(run, outcome)
+    journal.close()
+    settlements = [entry.settlement for entry in ledger.take()]
+    assert len(settlements) == 10
+    for settlement in settlements:
+        if isinstance(settlement, Ack):
+            assert settlement.result == b'"s3cret-word"'
+        else:
+            assert getattr(settlement, "failure") == Failure("E", "***", "redis://u:***@h")  # noqa: B009 -- of two kinds

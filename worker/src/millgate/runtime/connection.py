@@ -47,6 +47,8 @@ class Connection:
         self._clock = clock
         self._lock = threading.Lock()
         self._url = "" if broker is not None else source()
+        if self._url:
+            journal.mask.learn(self._url)
         self._useless: str | None = None  # what the source said last, if it can be no address
         self._given = broker is not None
         self._kind = type(broker).__name__
@@ -110,6 +112,7 @@ class Connection:
                 return
             if url in {self._url, self._useless}:
                 return
+            self._journal.mask.learn(url)
             try:
                 opened = self._open(url)
             except MillgateError as error:  # half written, perhaps: the next failure reads it again

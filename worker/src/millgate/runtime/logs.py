@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from millgate.clock import Clock
 from millgate.runtime.ledger import Run
+from millgate.runtime.mask import Mask
 
 LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 #: Lines that may wait for a slow reader; what comes on top is counted and left out.
@@ -23,9 +24,18 @@ _LONGEST: Final = 20_000
 
 
 class Journal:
-    """Thread-safe. `say` never blocks and never raises."""
+    """Thread-safe. `say` never blocks and never raises, and no field of a line has what `mask` knows to be secret."""
 
-    def __init__(self, clock: Clock, *, json_lines: bool, level: str, descriptor: int = 2) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        json_lines: bool,
+        level: str,
+        descriptor: int = 2,
+        mask: Mask | None = None,
+    ) -> None:
+        self.mask = mask or Mask()
         self._clock = clock
         self._json = json_lines
         self._level = LEVELS[level]
@@ -47,9 +57,8 @@ class Journal:
         if LEVELS[level] < self._level:
             return
         named = _about(run) if run is not None else {}
-        line = self._format(
-            level, event, {key: _cut(value) for key, value in (named | fields).items()}
-        )
+        clean = {key: self._clean(value) for key, value in fields.items()}
+        line = self._format(level, event, named | clean)
         with self._wake:
             if len(self._lines) >= _BOUND or self._bytes + len(line) > _BOUND_BYTES:
                 self._dropped += 1
@@ -64,6 +73,9 @@ class Journal:
             self._closing = True
             self._wake.notify()
         self._thread.join(timeout)
+
+    def _clean(self, value: Any) -> Any:
+        return _cut(self.mask.text(value)) if isinstance(value, str) else value
 
     def _format(self, level: str, event: str, fields: dict[str, Any]) -> bytes:
         moment = datetime.fromtimestamp(self._clock.now(), UTC)
@@ -122,8 +134,8 @@ def _about(run: Run) -> dict[str, Any]:
     return {"task": run.task, "id": claim.id, "topic": claim.topic, "attempt": claim.attempt}
 
 
-def _cut(value: Any) -> Any:
-    return value[:_LONGEST] + "…" if isinstance(value, str) and len(value) > _LONGEST else value
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else text[:_LONGEST] + "…"
 
 
 def _word(value: Any) -> str:

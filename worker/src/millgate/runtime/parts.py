@@ -26,6 +26,7 @@ from millgate.runtime.lease import Leases
 from millgate.runtime.ledger import Ledger
 from millgate.runtime.logs import Bridge, Journal
 from millgate.runtime.loop import Loop
+from millgate.runtime.mask import Mask
 from millgate.runtime.memory import Memory
 from millgate.runtime.metrics import Metrics
 from millgate.runtime.overtime import Overtime
@@ -37,7 +38,7 @@ from millgate.runtime.recycle import Bounds, Ceilings
 from millgate.runtime.spawn import Spawner
 from millgate.runtime.timers import Timers
 from millgate.runtime.verdict import Verdict
-from millgate.settings import WorkerSettings
+from millgate.settings import WorkerSettings, environment
 
 
 class Parts:
@@ -50,7 +51,10 @@ class Parts:
         self.clock = SystemClock()
         self.settings = settings
         self.journal = Journal(
-            self.clock, json_lines=wants_json(settings), level=settings.log_level
+            self.clock,
+            json_lines=wants_json(settings),
+            level=settings.log_level,
+            mask=Mask(environment()),
         )
         logging.getLogger().addHandler(Bridge(self.journal))
         self.metrics = Metrics()
@@ -169,9 +173,9 @@ class Parts:
         )
         self.loop.start = lambda runs: post(self.floor.start, runs)
         self.floor.on_target = self.loop.aim
+        self.leases.on_revision = self.loop.follow
         self.leases.on_lost = lambda runs: post(self.floor.lost, runs)
         self.leases.on_cancelled = lambda runs: post(self.floor.cancelled, runs)
         self.memory.helpers = lambda: self.spawner.helpers
         self.memory.replace = lambda key, because: post(self.pool.replace, key, because)
-        self.leases.on_revision = self.loop.follow
         self.memory.hasten = lambda key: post(self.pool.hasten, key)

@@ -62,10 +62,12 @@ class Verdict:
         self._ledger = ledger
         self._journal = journal
         self._metrics = metrics
+        self._mask = journal.mask
         self._says_all = journal.enabled("debug")
 
     def finish(self, run: Run, outcome: Outcome, seconds: float | None = None) -> None:
         """The run has ended so; `seconds` is how long it took, None when it did not run or nobody knows."""
+        outcome = self._masked(outcome)
         settlement = _settle(run, outcome)
         self._metrics.ended(run, _word(outcome, settlement), seconds)
         self._log(run, outcome, settlement, seconds)
@@ -73,6 +75,7 @@ class Verdict:
 
     def turn_away(self, run: Run, outcome: Outcome) -> None:
         """The run cannot be made here. Its task's name is whatever the sender wrote: no metric is labelled with it."""
+        outcome = self._masked(outcome)
         settlement = _settle(run, outcome)
         self._metrics.ended(replace(run, task=""), _word(outcome, settlement), None)
         self._log(run, outcome, settlement, None)
@@ -100,13 +103,20 @@ class Verdict:
                 settled.append((run, ack))
                 counted.append((run, _SUCCEEDED, seconds))
                 continue
-            outcome = seen(run, reported)
+            outcome = self._masked(seen(run, reported))
             settlement = _settle(run, outcome)
             settled.append((run, settlement))
             counted.append((run, _word(outcome, settlement), seconds))
             self._log(run, outcome, settlement, seconds)
         self._metrics.ended_all(counted)
         self._ledger.settle_all(settled)
+
+    def _masked(self, outcome: Outcome) -> Outcome:
+        """The outcome as it may be told: a failure's texts go to the log, to dead letters and to whoever waits."""
+        if not isinstance(outcome, Raised | RetryRequested | Rejected | Died):
+            return outcome
+        failure = self._mask.failure(outcome.failure)
+        return outcome if failure is outcome.failure else replace(outcome, failure=failure)
 
     def give_back(self, run: Run, delay: float = 0.0) -> None:
         """The run did not start; nobody is charged."""

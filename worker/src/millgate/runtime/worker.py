@@ -293,6 +293,7 @@ class Worker:
         self.parts.journal.say("info" if code == EXIT_OK else "error", "worker ends", code=code)
         self.parts.journal.close()
         if self.problem:
-            sys.stderr.write(f"millgate: error: {' '.join(self.problem.split())}\n")
+            problem = self.parts.journal.mask.text(" ".join(self.problem.split()))
+            sys.stderr.write(f"millgate: error: {problem}\n")
             sys.stderr.flush()
         return code
