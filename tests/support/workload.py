@@ -336,6 +336,24 @@ def say(text: str) -> None:
     print("to stderr", text, file=sys.stderr)
 
 
+async def say_late(text: str, file: str) -> None:
+    await asyncio.to_thread(wait_for, file)
+    print(text)
+    await asyncio.to_thread(print, text, "in a thread")
+
+
+@app.task(name="say_when_it_is_over")
+async def say_when_it_is_over(text: str, file: str) -> None:
+    kept.append(asyncio.create_task(say_late(text, file)))
+    await asyncio.sleep(0)  # it begins
+
+
+@app.task(name="wait_async")
+async def wait_async(path: str, seconds: float) -> None:
+    note(path, "start")
+    await asyncio.sleep(seconds)
+
+
 @app.task(name="tell")
 def tell(text: str) -> None:
     logger = current().logger

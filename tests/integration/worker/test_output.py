@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 from millgate.retry import RetryPolicy
 from support.bench import every_broker_and_memory
@@ -79,6 +82,25 @@ def test_a_childs_last_words_are_logged(bench: Any) -> None:
     eventually(
         lambda: any("Segmentation fault" in line["text"] for line in worker.events("output"))
     )
+
+
+@pytest.mark.parametrize("slots", [1, 4])
+def test_what_a_run_has_left_behind_prints_under_its_name(
+    bench: Any, tmp_path: Path, slots: int
+) -> None:
+    told = tmp_path / "now"
+    late = bench.send("say_when_it_is_over", "late", str(told))
+    worker = bench.ready(children=1, slots=slots)
+    bench.end_of(late)
+    under_way = bench.send("wait_async", str(bench.journal), 2.0)
+    bench.until_noted("start")
+    told.touch()
+    eventually(lambda: len(worker.events("output")) == 2)
+    assert bench.state(under_way).state == "running"
+    assert [(line["id"], line["task"], line["text"]) for line in worker.events("output")] == [
+        (late, "say_when_it_is_over", "late"),
+        (late, "say_when_it_is_over", "late in a thread"),
+    ]
 
 
 def test_no_password_is_in_the_log_or_in_what_is_told_of_a_failure(bench: Any) -> None:

@@ -45,7 +45,17 @@ class Surroundings(Protocol):
 class Context:
     """One run of one task."""
 
-    __slots__ = ("_surroundings", "attempt", "failures", "headers", "id", "key", "task", "topic")
+    __slots__ = (
+        "_surroundings",
+        "attempt",
+        "failures",
+        "headers",
+        "id",
+        "key",
+        "over",
+        "task",
+        "topic",
+    )
 
     def __init__(
         self, surroundings: Surroundings, message: Message, attempt: int = 1, failures: int = 0
@@ -58,6 +68,9 @@ class Context:
         self.failures = failures  # earlier starts that the task itself ended badly
         self.key = message.key
         self.headers = message.headers
+        self.over = (
+            False  # what a run has left behind, a thread for example, finds its context still
+        )
 
     def progress(self, value: Any) -> None:
         """Show `value` (anything that travels, small) as this task's progress. Raises NotEncodable, InvalidInput."""
@@ -153,10 +166,9 @@ def running() -> Context | None:
     return _running.get()
 
 
-def run_number() -> int:
-    """The number that a worker gave the run that this code is part of; 0: outside of one, or nobody counts."""
-    context = _running.get()
-    return 0 if context is None else getattr(context._surroundings, "seq", 0)  # noqa: SLF001 -- of this module
+def number_of(context: Context) -> int:
+    """The number that a worker gave a run; 0: nobody counts."""
+    return getattr(context._surroundings, "seq", 0)  # noqa: SLF001 -- of this module
 
 
 def enter(context: Context) -> Any:
@@ -165,5 +177,8 @@ def enter(context: Context) -> Any:
 
 
 def leave(token: Any) -> None:
-    """Restore what was current before `enter`."""
+    """The run is over: restore what was current before `enter`."""
+    context = _running.get()
+    if context is not None:
+        context.over = True
     _running.reset(token)

@@ -16,7 +16,7 @@ from millgate.errors import NotDecodable
 from millgate.runtime import reactor, wire
 from millgate.runtime.capture import Capture
 from millgate.runtime.ledger import Run
-from millgate.runtime.marks import Marks
+from millgate.runtime.marks import Marks, Past
 from millgate.runtime.processes import kill_tree, tree_of
 from millgate.runtime.reactor import Reactor
 from millgate.runtime.recycle import REPLACING, Because
@@ -57,8 +57,7 @@ class Child:
         self.born = now
         self.ready_at = 0.0
         self.ending_at = 0.0  # when it was told to end
-        self.tasks = 0
-        self.baseline = 0  # bytes when ready
+        self.tasks = self.baseline = 0  # done so far; bytes when ready
         self.size: int | None = None  # bytes of the tree at the watch's last look
         self.lease = 0.0  # the shortest of its runs
         self.left: int | None = None  # jobs that it may still be given; None: no bound
@@ -70,7 +69,8 @@ class Child:
         self._neglected = (0, 0.0)  # the run that is next, and for how long it is
         self._deaf = 0.0  # seconds for which its link is closed
         self.captures: dict[int, Capture] = {}  # by the number of the run; 0: nobody says whose
-        self.listen: Callable[[Run | None], Capture]
+        self.listen: Callable[[Run | Past | None], Capture]
+        self._late: set[int] = set()  # numbers among those of runs that are over
         self.quiet = 0  # results since it last printed
         self.on_frames: Callable[[Child, list[Any]], None] = lambda _child, _frames: None
         self.on_end: Callable[[Child], None] = lambda _child: None
@@ -194,15 +194,21 @@ class Child:
                 return
 
     def end_output(self, numbers: Sequence[int]) -> None:
-        """These runs print no more; what belongs to no known run ends with them."""
-        for number in {*numbers, 0}:
+        """These runs print no more; what belongs to no run that is known here ends with them."""
+        late, self._late = self._late, set()
+        for number in {*numbers, 0, *late}:
             capture = self.captures.pop(number, None)
             if capture is not None:
                 capture.end()
 
     def _capture(self, number: int) -> Capture:
-        run = self.runs.get(number)
-        number = 0 if run is None else number
+        run: Run | Past | None = self.runs.get(number)
+        if run is None and number:
+            run = self._marks.past
+            if run is None:
+                number = 0
+            else:
+                self._late.add(number)
         if number not in self.captures:
             self.captures[number] = self.listen(run)
         return self.captures[number]

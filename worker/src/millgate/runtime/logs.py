@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from millgate.clock import Clock
 from millgate.runtime.ledger import Run
+from millgate.runtime.marks import Past
 from millgate.runtime.mask import Mask
 
 LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
@@ -52,7 +53,7 @@ class Journal:
         """Whether lines of this level are written."""
         return LEVELS[level] >= self._level
 
-    def say(self, level: str, event: str, run: Run | None = None, **fields: Any) -> None:
+    def say(self, level: str, event: str, run: Run | Past | None = None, **fields: Any) -> None:
         """Write one event; `run` adds task, id, topic and attempt."""
         if LEVELS[level] < self._level:
             return
@@ -129,7 +130,9 @@ def _write_all(descriptor: int, data: bytes) -> None:
             select.select([], [descriptor], [], 1.0)
 
 
-def _about(run: Run) -> dict[str, Any]:
+def _about(run: Run | Past) -> dict[str, Any]:
+    if isinstance(run, Past):
+        return {"task": run.task, "id": run.id, "topic": run.topic, "attempt": run.attempt}
     claim = run.claim
     return {"task": run.task, "id": claim.id, "topic": claim.topic, "attempt": claim.attempt}
 

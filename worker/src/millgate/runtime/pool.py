@@ -16,6 +16,7 @@ from millgate.runtime.dispatch import Dispatcher
 from millgate.runtime.handle import Child, Phase
 from millgate.runtime.ledger import Run
 from millgate.runtime.logs import Journal
+from millgate.runtime.marks import Past
 from millgate.runtime.memory import Memory
 from millgate.runtime.preload import START_TIMEOUT, NotYet, TemplateEnded
 from millgate.runtime.processes import describe_status, sweep
@@ -152,7 +153,7 @@ class Pool:
         self._journal.say("debug", "child started", child=child.pid)
         return True
 
-    def _printed(self, child: Child, run: Run | None, line: str) -> None:
+    def _printed(self, child: Child, run: Run | Past | None, line: str) -> None:
         if run is None:  # nobody said whose it is
             run = next((run for _, run in reversed(child.started())), None)
         self._journal.say("info", "output", run, child=child.pid, text=line)

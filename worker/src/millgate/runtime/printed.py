@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import sys
 
 from millgate import context
 from millgate.hints import Any
-from millgate.runtime.wire import MARK_BEGIN, MARK_END
+from millgate.runtime.wire import MARK_BEGIN, MARK_END, MARK_NAME
 
 
 class Output(io.FileIO):
@@ -24,7 +25,11 @@ class Output(io.FileIO):
     def write(self, data: Any) -> int:
         """Write, say whose it is, and remember that it was done."""
         Output.written = True
-        _say(context.run_number() or Output.ending)
+        here = context.running()
+        if here is None:
+            _say(Output.ending)
+        else:
+            _say(context.number_of(here), here if here.over else None)
         return super().write(data)
 
 
@@ -60,13 +65,21 @@ def take(run: int = 0) -> bool:
     return True
 
 
-def _say(run: int) -> None:
-    """Mark what follows as the output of a run. A process that a task forked has the descriptor too, for as long as it
-    likes, and perhaps something else under its number."""
+def _say(run: int, over: context.Context | None = None) -> None:
+    """Mark what follows as the output of a run; of one that is over the supervisor knows no more than is said here. A
+    process that a task forked has the descriptor too, for as long as it likes, and perhaps something else under its
+    number."""
     if run == Output.said or os.getpid() != Output.pid:
         return
     Output.said = run
+    named = b"" if over is None else _name(over)
     try:
-        os.write(Output.pipe, b"%b%d%b" % (MARK_BEGIN, run, MARK_END))
+        os.write(Output.pipe, b"%b%d%b%b" % (MARK_BEGIN, run, named, MARK_END))
     except OSError:
         return  # a task has closed it
+
+
+def _name(run: context.Context) -> bytes:
+    """All that the supervisor's log says of a run, without a control character in it."""
+    words = json.dumps([run.task, run.id, run.topic, run.attempt]).encode("ascii", "replace")
+    return b" " + words if len(words) < MARK_NAME else b""

@@ -34,9 +34,11 @@ MAX_FRAME: Final = 64 * 2**20
 _CHUNK: Final = 64 * 1024
 _LENGTH: Final = struct.Struct("<I")
 _HEADER: Final = _LENGTH.size
-#: On a child's output, around the number of the run that prints next; 0: nobody says whose it is.
+#: On a child's output, around the number of the run that prints next; 0: nobody says whose it is. A run that is over
+#: is named behind its number: a blank and a JSON array of task, id, topic and attempt, in less than so many bytes.
 MARK_BEGIN: Final = b"\x1emillgate:"
 MARK_END: Final = b"\x1e"
+MARK_NAME: Final = 1024
 #: The two kinds of a run's end: nothing was printed by it, or something, which is to be read before.
 DONE: Final = "done"
 SAID: Final = "said"
