@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -352,6 +353,14 @@ async def say_when_it_is_over(text: str, file: str) -> None:
 async def wait_async(path: str, seconds: float) -> None:
     note(path, "start")
     await asyncio.sleep(seconds)
+
+
+@app.task(name="hoard", retries=0)
+def hoard() -> None:
+    """Open files until there are no more to be had, and keep them."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, (100, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    while True:
+        kept.append(os.open(os.devnull, os.O_RDONLY))
 
 
 @app.task(name="tell")

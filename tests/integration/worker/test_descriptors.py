@@ -1,4 +1,4 @@
-"""No descriptor is left: brokers say so in words of ours and go on later."""
+"""No descriptor is left: brokers say so in words of ours and go on later, and a child that leaks them is replaced."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 from typing import Any
 
 from support.bench import every_broker
+from support.wait import eventually
 
 #: Says what each call of a broker object raises while nothing can be opened, and that all go on afterwards.
 PROGRAM = """
@@ -77,3 +78,18 @@ def test_a_broker_object_says_that_no_descriptor_is_left_and_goes_on_later(bench
         assert "ulimit -n" in text, text
     # a new connection may do with the descriptor of the one that was lost
     assert lost == "nothing was missing" or "ulimit -n" in lost, lost
+
+
+def test_a_child_without_descriptors_is_replaced_after_the_task_that_failed(bench: Any) -> None:
+    bench.configure()
+    first = bench.send("who")
+    failed = bench.send("hoard")
+    last = bench.send("who")
+    worker = bench.ready(children=1)
+    assert "Too many open files" in bench.end_of(failed).failure.message
+    bench.end_of(last)
+    eventually(lambda: worker.status()["recycles"] == {"Descriptors": 1})
+    [ended] = worker.events("child ended")
+    assert (ended["reason"], ended["level"]) == ("Descriptors", "warning")
+    again = bench.send("who")
+    assert bench.result(again) != bench.result(first)

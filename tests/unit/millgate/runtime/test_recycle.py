@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from millgate.outcome import Failure
 from millgate.runtime.recycle import (
     GROWTH,
     LATEST,
@@ -20,6 +21,7 @@ from millgate.runtime.recycle import (
     next_pod_look,
     over_age,
     over_ceiling,
+    over_files,
     spare_fits,
 )
 
@@ -127,3 +129,21 @@ def test_children_that_fail_to_start_are_tried_ever_more_rarely() -> None:
     assert waits[1:] == sorted(waits[1:])
     assert waits[1] == 0.25
     assert waits[-1] == 30.0
+
+
+@pytest.mark.parametrize(
+    ("failure", "because"),
+    [
+        (Failure("OSError", "[Errno 24] Too many open files: 'x'"), Because.DESCRIPTORS),
+        (
+            Failure("app.Trouble", "no", "OSError: [Errno 24] Too many open files\n\nThe above"),
+            Because.DESCRIPTORS,
+        ),
+        (Failure("OSError", "[Errno 2] No such file or directory"), None),
+        (Failure("ValueError"), None),
+    ],
+)
+def test_a_failure_for_want_of_descriptors_is_known_however_it_is_wrapped(
+    failure: Failure, because: Because | None
+) -> None:
+    assert over_files(failure) is because

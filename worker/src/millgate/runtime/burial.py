@@ -11,7 +11,7 @@ from millgate.runtime.ledger import Run
 from millgate.runtime.logs import Journal
 from millgate.runtime.metrics import Metrics
 from millgate.runtime.processes import describe_status
-from millgate.runtime.recycle import REPLACING, Because
+from millgate.runtime.recycle import NEGLECTED, REPLACING, Because
 from millgate.runtime.verdict import Verdict
 
 
@@ -55,7 +55,7 @@ class Burial:
 
     def _report(self, child: Child, because: Because, status: int) -> None:
         self._metrics.add("millgate_recycles_total", reason=str(because))
-        expected = because is Because.DRAINED or because in REPLACING - {Because.DEFUNCT}
+        expected = because is Because.DRAINED or because in REPLACING - NEGLECTED
         self._journal.say(
             "info" if expected else "warning",
             "child ended",

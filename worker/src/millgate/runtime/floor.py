@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from millgate.clock import Clock
 from millgate.errors import NotDecodable
-from millgate.outcome import Cancelled, Interrupted, Raised, Reason
+from millgate.outcome import Cancelled, Interrupted, Outcome, Raised, Reason, Returned
 from millgate.runtime import wire
 from millgate.runtime.deadlines import Deadlines
 from millgate.runtime.desk import Desk
@@ -19,7 +19,7 @@ from millgate.runtime.overtime import Overtime
 from millgate.runtime.pool import Pool
 from millgate.runtime.pulse import Pulse
 from millgate.runtime.reactor import Reactor
-from millgate.runtime.recycle import Because
+from millgate.runtime.recycle import Because, over_files
 from millgate.runtime.shutdown import Drain, Stage
 from millgate.runtime.verdict import End, Verdict
 
@@ -204,11 +204,21 @@ class Floor:
             learn(run.task, seconds)
             if locks:
                 self._desk.ended(run.seq)
-            if type(outcome) is Raised and outcome.reason is Reason.MEMORY_EXCEEDED:
-                self._pool.replace(child.key, Because.DATA_LIMIT)
-                self._pool.hasten(child.key)  # it raised its own limit to be able to say so
+            if type(outcome) is not Returned:
+                self._look_at(child, outcome)
         self._pool.count(child, len(ended))
         self._pool.rest(child)
+
+    def _look_at(self, child: Child, outcome: Outcome) -> None:
+        """Whether this end of a run says something of its child."""
+        if isinstance(outcome, Raised) and outcome.reason is Reason.MEMORY_EXCEEDED:
+            self._pool.replace(child.key, Because.DATA_LIMIT)
+            self._pool.hasten(child.key)  # it raised its own limit to be able to say so
+            return
+        failure = getattr(outcome, "failure", None)
+        because = None if failure is None else over_files(failure)
+        if because is not None:
+            self._pool.replace(child.key, because)
 
     def _hear(self, child: Child, frames: list[Any]) -> None:
         """Take what these runs have printed, while their numbers still say whose output it is."""

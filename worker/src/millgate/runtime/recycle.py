@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
 
 from millgate.frozen import dataclass
 from millgate.limits import format_bytes
+from millgate.outcome import Failure
 
 #: Bytes a second at which a tree may grow between two looks: memset on one core reaches this.
 GROWTH: Final = 4_000_000_000
@@ -21,6 +24,8 @@ SPARE_MARGIN: Final = 1.1
 MAX_DEFUNCT: Final = 8
 #: Times its soft ceiling that a tree may have while its replacement warms up.
 PATIENT: Final = 1.25
+#: What the system says to a process that has as many files and connections open as it may.
+_NO_FILES: Final = os.strerror(errno.EMFILE)
 _THREAD_STACK: Final = 8 * 2**20
 
 
@@ -34,6 +39,7 @@ class Because(StrEnum):
     MAX_TASKS = "MaxTasks"
     MAX_LIFETIME = "MaxLifetime"
     DEFUNCT = "Defunct"
+    DESCRIPTORS = "Descriptors"
     HARD_TIMEOUT = "HardTimeout"
     CANCELLED = "Cancelled"
     LEASE_LOST = "LeaseLost"
@@ -46,8 +52,16 @@ class Because(StrEnum):
 
 #: Reasons to replace a child between two tasks: none of them ends a task.
 REPLACING: Final = frozenset(
-    {Because.MAX_RSS, Because.MAX_TASKS, Because.MAX_LIFETIME, Because.DEFUNCT}
+    {
+        Because.MAX_RSS,
+        Because.MAX_TASKS,
+        Because.MAX_LIFETIME,
+        Because.DEFUNCT,
+        Because.DESCRIPTORS,
+    }
 )
+#: … that come of what tasks have left behind: somebody may want to know.
+NEGLECTED: Final = frozenset({Because.DEFUNCT, Because.DESCRIPTORS})
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +132,12 @@ class Bounds:
 def over_defunct(count: int) -> Because | None:
     """Whether a child keeps too many ended processes that its tasks left to it."""
     return Because.DEFUNCT if count > MAX_DEFUNCT else None
+
+
+def over_files(failure: Failure) -> Because | None:
+    """Whether a task failed for want of descriptors: then so will the next ones in its child."""
+    said = (failure.message, failure.traceback)
+    return Because.DESCRIPTORS if any(_NO_FILES in text for text in said) else None
 
 
 def over_age(age: Age, bounds: Bounds) -> Because | None:
