@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import copy
 from datetime import UTC, datetime, timedelta
+from traceback import format_exception
 from typing import Any
 
 import pytest
 
-from millgate import App, Backoff, Depends, testing
+from millgate import App, Backoff, Depends, registered, testing
 from millgate.errors import BadArguments, InvalidInput, NotEncodable, UnsupportedByBroker
 from millgate.message import Message, Options
 from millgate.task import Task
@@ -142,8 +143,31 @@ def test_what_the_worker_provides_cannot_be_sent(app: App) -> None:
 
 
 def test_what_cannot_travel_is_refused_with_task_and_path(add: Task[..., Any]) -> None:
-    with pytest.raises(NotEncodable, match=r"add: args\[0\]\['x'\]\[0\] is a builtins.object"):
+    with pytest.raises(
+        NotEncodable, match=r"add: args\[0\]\['x'\]\[0\] is a builtins.object"
+    ) as caught:
         add.send({"x": [object()]})
+    shown = "".join(format_exception(caught.value))
+    assert shown.count("\nmillgate.errors.NotEncodable: ") == 1  # and no error of ours before it
+
+
+def test_what_a_hook_of_the_users_raised_is_shown_once(add: Task[..., Any]) -> None:
+    class Odd:
+        pass
+
+    def encode(_: Odd) -> Any:
+        raise LookupError("no such field")
+
+    registered.register(Odd, name="odd", encode=encode, decode=lambda _: Odd())
+    try:
+        with pytest.raises(NotEncodable, match="odd does not encode: no such field") as caught:
+            add.send(Odd())
+    finally:
+        registered.by_class.pop(Odd)
+        registered.by_name.pop("odd")
+    shown = "".join(format_exception(caught.value))
+    assert shown.count("\nLookupError: ") == 1
+    assert shown.count("\nmillgate.errors.NotEncodable: ") == 1
 
 
 # --- settings ------------------------------------------------------------------------------------

@@ -199,7 +199,7 @@ def _tagged(value: Any, cls: type, path: str, depth: int) -> Any:
     try:
         return {_TAG + cls.__name__.lower(): standard(value)}
     except ValueError as error:
-        raise NotEncodable(f"{cut(path)}: {error}") from error
+        raise NotEncodable(f"{cut(path)}: {error}") from None
 
 
 def _through(hook: Hook, value: Any, path: str) -> Any:

@@ -93,4 +93,4 @@ def _read(path: str) -> str:
     except OSError as error:
         raise InvalidSettings(
             f"MILLGATE_BROKER_FILE: cannot read {path}: {error.strerror}"
-        ) from error
+        ) from None

@@ -70,7 +70,7 @@ class Schedule:
         except CronSimError as error:
             raise InvalidInput(
                 f"cron {self.cron!r}: {error}; five fields, e.g. */5 * * * *"
-            ) from error
+            ) from None
         last = after
         for moment in moments:
             slot = moment.timestamp()
@@ -129,7 +129,7 @@ def _zone(name: str) -> tzinfo:
 
     try:
         return ZoneInfo(name)
-    except (OSError, ValueError, LookupError) as error:
+    except (OSError, ValueError, LookupError):
         raise InvalidInput(
             f"timezone {name!r} is not known here; write it like Europe/Berlin, or install tzdata"
-        ) from error
+        ) from None

@@ -215,7 +215,7 @@ def _duration(name: str, value: Duration) -> float:
     try:
         seconds = parse_duration(value)
     except InvalidInput as error:
-        raise InvalidInput(f"{name}: {error}") from error
+        raise InvalidInput(f"{name}: {error}") from None
     if not (seconds > 0 or (seconds == 0 and name == "result_ttl")):
         raise InvalidInput(f"{name}={value!r}: use more than 0")
     return seconds
@@ -250,7 +250,7 @@ def backoff_of(value: Backoff | Mapping[str, Any] | str) -> Backoff:
     except (TypeError, ValueError) as error:
         raise InvalidInput(
             f"backoff {value!r}: {error}; use Exponential, Fixed, None, or a millgate.Backoff"
-        ) from error
+        ) from None
 
 
 def _mapping(value: Mapping[str, Any] | str) -> Mapping[str, Any]:

@@ -201,7 +201,8 @@ class Task(Generic[P, R]):
         try:
             body = codec.encode_call(args, kwargs)
         except NotEncodable as error:
-            raise NotEncodable(f"{self.spec.name}: {error}") from error
+            # what a class's own hook raised is shown too, and nothing of ours twice
+            raise NotEncodable(f"{self.spec.name}: {error}") from error.__cause__
         return Message(  # by position, which is faster: the fields in their order
             sending.task_id or self.home.new_id(),
             standing.topic,
