@@ -10,6 +10,18 @@ from millgate.hints import Protocol
 _BOOTTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
+def written(seconds: float) -> str:
+    """A moment in seconds since 1970 as it is written everywhere: ISO 8601, in UTC."""
+    from datetime import UTC, datetime, timedelta  # children write no moments
+
+    try:
+        moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)
+    except (OverflowError, ValueError):  # beyond the calendar, or no number
+        return str(seconds)
+    exact = "milliseconds" if moment.microsecond else "seconds"
+    return moment.isoformat(timespec=exact).replace("+00:00", "Z")
+
+
 class Clock(Protocol):
     """Three questions about time."""
 

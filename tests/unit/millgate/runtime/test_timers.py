@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from millgate.brokers.memory import MemoryBroker
+from millgate.clock import written
 from millgate.cron import Misfire, Schedule
 from millgate.runtime.connection import Connection
 from millgate.runtime.logs import Journal
@@ -110,3 +111,14 @@ def test_a_schedule_that_fired_for_a_time_to_come_is_told_of_once() -> None:
     assert [(level, fields["task"], fields["seconds"]) for level, fields in said] == [
         ("error", "tick", 86_399)
     ]
+    assert said[0][1]["slot"] == written(MINUTE + 86_400)
+
+
+def test_a_slot_is_written_as_all_moments_are() -> None:
+    said: list[str] = []
+    journal = SimpleNamespace(say=lambda *_, slot, **__: said.append(slot))
+    clock = FakeClock(1_800_000_000.0)
+    one = timers(MemoryBroker(clock=clock), clock, journal, tick=Schedule("* * * * *"))
+    clock.advance(61)
+    one.fire_due(clock.now())
+    assert said == ["2027-01-15T08:01:00Z"]

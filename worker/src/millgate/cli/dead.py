@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from millgate.brokers.base import Broker, DeadLetter
@@ -13,6 +12,7 @@ from millgate.cli.harmless import lines
 from millgate.cli.output import Table, add_format, brief, cut, emit, payload
 from millgate.cli.purge import add_yes, agreed
 from millgate.cli.topics import remark_unknown, topic_name
+from millgate.clock import written
 from millgate.errors import EXIT_FAILED, EXIT_OK, InvalidSettings
 
 #: Dead letters fetched in one call.
@@ -138,7 +138,7 @@ def _table(letters: Sequence[DeadLetter]) -> Table:
             letter.message.task if letter.message else "?",
             letter.reason,
             str(letter.attempt),
-            _moment(letter.died),
+            written(int(letter.died)),
             cut(_failure(letter), _WIDTH),
         )
         for letter in letters
@@ -154,7 +154,7 @@ def _fields(letter: DeadLetter) -> list[tuple[str, str]]:
         ("task", message.task if message else "?"),
         ("call", brief(message.body, 200) if message else brief(letter.raw, 200)),
         ("reason", letter.reason),
-        ("died", _moment(letter.died)),
+        ("died", written(int(letter.died))),
         ("attempts", str(letter.attempt)),
         ("failures", str(letter.failures)),
         ("losses", str(letter.losses)),
@@ -174,7 +174,7 @@ def _plain(letter: DeadLetter) -> dict[str, Any]:
         "task": message.task if message else None,
         "call": payload(message.body) if message else None,
         "reason": letter.reason,
-        "died": _moment(letter.died),
+        "died": written(int(letter.died)),
         "attempt": letter.attempt,
         "failures": letter.failures,
         "losses": letter.losses,
@@ -191,7 +191,3 @@ def _failure(letter: DeadLetter) -> str:
     if letter.failure is None:
         return "-"
     return f"{letter.failure.error}: {letter.failure.message}".strip(": ")
-
-
-def _moment(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from datetime import UTC, datetime
 from typing import Any
 
 from millgate.cli.connection import add_broker, connected
 from millgate.cli.console import Console
 from millgate.cli.output import Table, add_format, age, emit
+from millgate.clock import written
 from millgate.errors import EXIT_OK
 
 
@@ -30,13 +30,9 @@ def _run(args: argparse.Namespace) -> int:
         slots = broker.schedules()
     now = console.clock.now()
     rows = [
-        (name, _moment(slot), f"{age(max(now - slot, 0.0))} ago")
+        (name, written(slot), f"{age(max(now - slot, 0.0))} ago")
         for name, slot in sorted(slots.items())
     ]
-    value = [{"schedule": name, "lastSlot": _moment(slot)} for name, slot in sorted(slots.items())]
+    value = [{"schedule": name, "lastSlot": written(slot)} for name, slot in sorted(slots.items())]
     emit(console, args.output, value, Table(("SCHEDULE", "LAST SLOT", "THAT WAS"), rows))
     return EXIT_OK
-
-
-def _moment(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Mapping
 from typing import Final
 
-from millgate.clock import Clock
+from millgate.clock import Clock, written
 from millgate.errors import BrokerError, MillgateError
 from millgate.runtime.connection import Connection
 from millgate.runtime.logs import Journal
@@ -88,7 +88,7 @@ class Timers:
                 "error",
                 "schedule has fired for a time to come; it waits until then",
                 task=name,
-                slot=fired,
+                slot=written(fired),
                 seconds=round(fired - now),
                 problem="the clock of this machine, or of one that fired it, is or was wrong",
             )
@@ -99,8 +99,10 @@ class Timers:
         except BrokerError:
             raise
         except MillgateError as error:  # a full queue, an undeclared topic: this slot is gone
-            self._journal.say("error", "schedule refused", task=name, slot=slot, error=str(error))
+            self._journal.say(
+                "error", "schedule refused", task=name, slot=written(slot), error=str(error)
+            )
             return
         if first:
             self._metrics.add("millgate_schedule_fired_total", task=name)
-            self._journal.say("info", "schedule fired", task=name, slot=slot)
+            self._journal.say("info", "schedule fired", task=name, slot=written(slot))
