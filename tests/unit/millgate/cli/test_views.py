@@ -15,7 +15,7 @@ from millgate.fleet import Beat, WorkerInfo, WorkerRow, WorkerState
 from millgate.limits import Rate
 from millgate.outcome import Failure
 from millgate.queues import Configuration, Ordering, QueuePolicy, TopicPolicy
-from millgate.settlement import Ack, Later
+from millgate.settlement import Ack, Charge, Later
 from millgate.stats import Stats, TopicStats
 
 from .conftest import Shell, Stream
@@ -244,6 +244,80 @@ def test_why_tells_of_a_retry_that_keeps_an_order(shell: Shell, sent: Callable[.
     (claim,) = shell.claim()
     shell.broker.settle([Later(claim.ref, delay=60.0)])
     assert "it is FIFO" in shell.json("why", "mail")["reasons"][0]
+
+
+def test_why_names_a_busy_key_beside_all_else_that_holds_a_task(
+    shell: Shell, sent: Callable[..., str]
+) -> None:
+    shell.broker.configure([TopicPolicy("mail", key_limit=1, limit=1)])
+    sent("--topic", "mail", "--key", "ann")
+    shell.claim()
+    held = sent("--topic", "mail", "--key", "ann")
+    free = sent("--topic", "mail", "--key", "bob")
+    assert shell.broker.stats().topics["mail"].claimable == 0
+    shell.broker.pause("mail", True)
+    key = "at most 1 of its key 'ann' at once, and others of it come first"
+    reasons = shell.json("why", held)["reasons"]
+    assert [reason.split(":")[0] for reason in reasons[:2]] == [
+        "it waits in topic mail",
+        "topic mail is paused",
+    ]
+    assert reasons[-2:] == ["topic mail runs 1 of 1 at once, its limit", key]
+    assert key not in shell.json("why", free)["reasons"]
+    assert not any("key" in reason for reason in shell.json("why", free)["reasons"])
+    shell.broker.pause("mail", False)
+    shell.broker.configure([TopicPolicy("mail", key_limit=1)])
+    assert key in shell.json("why", held)["reasons"]  # though others of the topic may start
+    assert any("(keys 'ann')" in reason for reason in shell.json("why", "mail")["reasons"])
+
+
+def test_why_names_the_turn_of_a_key_that_waits_to_be_tried_again(
+    shell: Shell, sent: Callable[..., str]
+) -> None:
+    shell.broker.configure([TopicPolicy("mail", ordering=Ordering.KEY)])
+    sent("--topic", "mail", "--key", "ann")
+    (claim,) = shell.claim()
+    shell.broker.settle([Later(claim.ref, 60.0, Charge.FAILURE, Failure("E"))])
+    held = sent("--topic", "mail", "--key", "ann")
+    last = sent("--topic", "mail", "--key", "ann")
+    for name in (held, last):
+        assert "PerKey: one of its key 'ann' at a time" in shell.json("why", name)["reasons"][-1]
+    (reason,) = shell.json("why", "mail")["reasons"]
+    assert "which holds back 2 of those that wait (keys 'ann')" in reason
+
+
+def test_why_names_the_rate_beside_keys_that_do_not_explain_everything(
+    shell: Shell, sent: Callable[..., str]
+) -> None:
+    shell.broker.configure([TopicPolicy("mail", key_limit=1, rate=Rate(1, 3600.0))])
+    sent("--topic", "mail", "--key", "ann")
+    shell.claim()
+    sent("--topic", "mail", "--key", "ann")
+    assert not any("rate" in reason for reason in shell.json("why", "mail")["reasons"])
+    sent("--topic", "mail", "--key", "bob")
+    reasons = shell.json("why", "mail")["reasons"]
+    assert "of a key at once" in reasons[-2]
+    assert "its rate of 1/1h" in reasons[-1]
+
+
+def test_why_names_a_pause_of_what_is_not_due_yet(shell: Shell, sent: Callable[..., str]) -> None:
+    name = sent("--topic", "mail", "--delay", "1h")
+    shell.broker.pause("mail", True)
+    reasons = shell.json("why", name)["reasons"]
+    assert "not due yet" in reasons[0]
+    assert "topic mail is paused" in reasons[1]
+
+
+def test_why_names_slots_that_are_kept_for_others_beside_a_pause() -> None:
+    stats = Stats(
+        topics={"t": TopicStats(waiting=3, claimable=0, leased=6, paused=True)}, workers=(a_row(),)
+    )
+    configuration = Configuration(
+        queue=QueuePolicy(limit=10), topics={"u": TopicPolicy("u", reserve=4)}
+    )
+    reasons = topic_reasons("t", stats, configuration)
+    assert "paused" in reasons[0]
+    assert "the 4 free of the queue's 10 are kept for other topics" in reasons[1]
 
 
 def test_why_blames_no_rate_for_what_is_paused() -> None:

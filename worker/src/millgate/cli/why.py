@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from millgate.brokers.base import Broker, State, TaskState
 from millgate.cli.connection import add_broker, connected
 from millgate.cli.output import Table, add_format, age, emit
 from millgate.cli.topics import unknown
+from millgate.cli.turns import Turns, explains_all, held_back, turns_of
 from millgate.errors import EXIT_FAILED, EXIT_OK
 from millgate.fleet import WorkerRow, WorkerState
 from millgate.queues import Configuration, Ordering, Subscription, TopicPolicy
 from millgate.stats import Stats, TopicStats
+
+#: Nobody has looked.
+_UNSEEN: Final = Turns()
 
 
 def add(subparsers: Any) -> None:
@@ -45,12 +49,17 @@ def reasons_of(broker: Broker, name: str) -> list[str]:
     """What is known of a topic, or else of a task of that id; empty: nothing."""
     stats, configuration = broker.stats(), broker.configuration()
     if name in stats.topics:
-        return topic_reasons(name, stats, configuration)
+        turns = turns_of(broker, configuration.policy(name))
+        return topic_reasons(name, stats, configuration, turns)
     (state,) = broker.states([name])
-    return task_reasons(state, stats, configuration)
+    waits = state.state is State.WAITING
+    turns = turns_of(broker, configuration.policy(state.topic)) if waits else Turns()
+    return task_reasons(state, stats, configuration, turns)
 
 
-def task_reasons(state: TaskState, stats: Stats, configuration: Configuration) -> list[str]:
+def task_reasons(
+    state: TaskState, stats: Stats, configuration: Configuration, turns: Turns = _UNSEEN
+) -> list[str]:
     """Why a task is where it is."""
     match state.state:
         case State.UNKNOWN:
@@ -63,11 +72,16 @@ def task_reasons(state: TaskState, stats: Stats, configuration: Configuration) -
                 if state.failure
                 else ""
             )
-            return [f"it is not due yet{again}", *_strange(stats.workers)]
+            topic = stats.topics.get(state.topic, TopicStats())
+            return [
+                f"it is not due yet{again}",
+                *_stopped(state.topic, topic, configuration),
+                *_strange(stats.workers),
+            ]
         case State.WAITING:
             return [
                 f"it waits in topic {state.topic}",
-                *topic_reasons(state.topic, stats, configuration),
+                *topic_reasons(state.topic, stats, configuration, turns, state.id),
             ]
         case State.FAILED:
             return [_failed(state)]
@@ -85,14 +99,25 @@ def _failed(state: TaskState) -> str:
     )
 
 
-def topic_reasons(name: str, stats: Stats, configuration: Configuration) -> list[str]:
-    """Why a topic's waiting messages do not start, the strongest reason first."""
+def topic_reasons(
+    name: str,
+    stats: Stats,
+    configuration: Configuration,
+    turns: Turns = _UNSEEN,
+    id_: str | None = None,
+) -> list[str]:
+    """Why a topic's waiting messages do not start, the strongest reason first; with an id, why that task does not."""
     topic = stats.topics.get(name, TopicStats())
+    policy = configuration.policy(name)
     reasons = [
         *_stopped(name, topic, configuration),
         *(_strange(stats.workers) if topic.waiting or topic.delayed else ()),
         *_unserved(name, stats.workers),
-        *_limited(name, topic, stats, configuration),
+        *_full(name, topic, stats, configuration),
+        *held_back(policy, turns, id_),
+        *(() if turns.shows(id_) else _guessed(topic, policy, configuration)),
+        *(() if explains_all(policy, turns) else _rated(topic, policy, configuration)),
+        *_kept(name, topic, stats, configuration),
     ]
     if topic.waiting == 0:
         verb = "is" if topic.delayed == 1 else "are"
@@ -133,36 +158,61 @@ def _strange(workers: tuple[WorkerRow, ...]) -> Iterator[str]:
             )
 
 
-def _limited(
+def _full(
     name: str, topic: TopicStats, stats: Stats, configuration: Configuration
 ) -> Iterator[str]:
-    policy, queue = configuration.policy(name), configuration.queue
-    limit, leased = policy.effective_limit, topic.leased
-    if limit is not None and leased is not None and leased >= limit:
-        yield f"topic {name} runs {leased} of {limit} at once, its limit"
-    total = sum(one.leased or 0 for one in stats.topics.values())
+    queue = configuration.queue
+    if _at_limit(topic, configuration.policy(name)):
+        limit = configuration.policy(name).effective_limit
+        yield f"topic {name} runs {topic.leased} of {limit} at once, its limit"
+    total = _running(stats)
     if queue.limit is not None and total >= queue.limit:
         yield f"the queue runs {total} of {queue.limit} at once, its limit"
-    # If so, nothing is claimable, whatever the rest allows.
-    held = topic.paused or policy.paused or queue.suspended
-    full = limit is not None and (leased or 0) >= limit
-    if topic.waiting and topic.claimable == 0 and not held and not full:
-        yield from _unclaimable(policy)
-        free = None if queue.limit is None else queue.limit - total
-        if free is not None and free > 0 and _reserved(name, stats, configuration) >= free:
-            yield f"the {free} free of the queue's {queue.limit} are kept for other topics"
 
 
-def _unclaimable(policy: TopicPolicy) -> Iterator[str]:
-    """What may keep everything that waits in a topic from its start, though the topic's own limit has room."""
-    if policy.rate is not None:
-        yield f"its rate of {policy.rate} is used up for the moment"
+def _guessed(topic: TopicStats, policy: TopicPolicy, configuration: Configuration) -> Iterator[str]:
+    """Which order keeps everything that waits in a topic from its start, where that could not be seen."""
+    if not _stands(topic, policy, configuration):
+        return
     if policy.ordering is Ordering.FIFO:
         yield "it is FIFO, and the task whose turn it is waits to be tried again (`millgate tasks` shows it)"
     elif policy.ordering is Ordering.KEY:
         yield "it is PerKey, and the tasks whose turn it is run or wait to be tried again"
     elif policy.key_limit is not None:
         yield f"at most {policy.key_limit} of a key run at once, and these keys are busy"
+
+
+def _rated(topic: TopicStats, policy: TopicPolicy, configuration: Configuration) -> Iterator[str]:
+    if policy.rate is not None and _stands(topic, policy, configuration):
+        yield f"its rate of {policy.rate} is used up for the moment"
+
+
+def _stands(topic: TopicStats, policy: TopicPolicy, configuration: Configuration) -> bool:
+    """Whether nothing of a topic is claimable that may be: of one that is stopped or full nothing ever is."""
+    stopped = topic.paused or policy.paused or configuration.queue.suspended
+    nothing = bool(topic.waiting) and topic.claimable == 0
+    return nothing and not stopped and not _at_limit(topic, policy)
+
+
+def _kept(
+    name: str, topic: TopicStats, stats: Stats, configuration: Configuration
+) -> Iterator[str]:
+    """Slots that are free, and not for this topic."""
+    limit = configuration.queue.limit
+    if limit is None or not topic.waiting or topic.claimable != 0:
+        return
+    free = limit - _running(stats)
+    if free > 0 and _reserved(name, stats, configuration) >= free:
+        yield f"the {free} free of the queue's {limit} are kept for other topics"
+
+
+def _at_limit(topic: TopicStats, policy: TopicPolicy) -> bool:
+    limit = policy.effective_limit
+    return limit is not None and (topic.leased or 0) >= limit
+
+
+def _running(stats: Stats) -> int:
+    return sum(one.leased or 0 for one in stats.topics.values())
 
 
 def _reserved(name: str, stats: Stats, configuration: Configuration) -> int:
