@@ -13,6 +13,11 @@ from millgate.message import LONGEST, MAX_KEY, PRIORITIES, TOPIC_NAME, Group, Me
 
 #: More rows than anybody can be answered.
 MOST_ROWS: Final = 2**31 - 1
+#: Bytes of the name of a lock, a worker or a schedule.
+MAX_NAME: Final = 1024
+_NO_TOPIC: Final = (
+    "topic {!r}: use 1 to 128 letters, digits, '.', '_', ':' or '-', a letter or digit first"
+)
 _TIME_NAMES: Final = ("delay", "at", "expires_in", "expires_at", "unique_for", "result_ttl")
 _TIMES: Final = attrgetter(*_TIME_NAMES)
 _NO_TIMES: Final = (None,) * 6
@@ -25,9 +30,7 @@ def check(message: Message) -> None:
             f"task id {message.id!r}: use 1 to 128 letters, digits, '.', '_', ':', '/' or '-', a letter or digit first"
         )
     if not _is_topic(message.topic):
-        raise InvalidMessage(
-            f"topic {message.topic!r}: use 1 to 128 letters, digits, '.', '_', ':' or '-', a letter or digit first"
-        )
+        raise InvalidMessage(_NO_TOPIC.format(message.topic))
     if message.priority not in PRIORITIES:
         raise InvalidMessage(f"priority {message.priority}: use 0 to 9; 9 runs first")
     if message.key is not None or message.unique is not None:
@@ -58,6 +61,29 @@ def check_ttl(seconds: float) -> None:
         raise InvalidInput(f"a time of {seconds!r} seconds: give finite seconds")
 
 
+def check_texts(*texts: str | None) -> None:
+    """Raise InvalidInput for names and ids that not every store can hold."""
+    for text in texts:
+        if text is not None and _unstorable(text):
+            raise InvalidInput(
+                f"{text!r}: NUL and lone surrogates cannot be stored; leave them out"
+            )
+
+
+def check_name(what: str, name: str) -> None:
+    """Raise InvalidInput for what no lock, worker or schedule can be called."""
+    check_texts(name)
+    size = len(name.encode())
+    if size > MAX_NAME:
+        raise InvalidInput(f"{what} has {size} bytes; use at most {MAX_NAME}")
+
+
+def check_topic(name: str) -> None:
+    """Raise InvalidInput for what no topic can be called."""
+    if not _is_topic(name):
+        raise InvalidInput(_NO_TOPIC.format(name))
+
+
 def check_whole(message: Message) -> None:
     """Check a message and the steps that follow it. Raises InvalidMessage."""
     check(message)
@@ -81,7 +107,7 @@ def _check_texts(message: Message) -> None:
         value = getattr(message, name)
         if value is not None and not 0 < len(value.encode("utf-8", "surrogatepass")) <= MAX_KEY:
             raise InvalidMessage(f"{name} must have 1 to {MAX_KEY} bytes")
-        if value is not None and ("\x00" in value or _lone_surrogate(value)):
+        if value is not None and _unstorable(value):
             raise InvalidMessage(
                 f"{name} {value!r}: NUL and lone surrogates cannot be stored; leave them out"
             )
@@ -95,5 +121,7 @@ def _check_times(message: Message, times: Sequence[float | None]) -> None:
             raise InvalidMessage(f"{_TIME_NAMES[place]} is {value!r}; give finite seconds")
 
 
-def _lone_surrogate(text: str) -> bool:
-    return any("\ud800" <= character <= "\udfff" for character in text)
+def _unstorable(text: str) -> bool:
+    if "\x00" in text:
+        return True
+    return not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text)

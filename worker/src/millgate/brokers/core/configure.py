@@ -19,6 +19,7 @@ from millgate.queues import (
     check_policy,
     check_queue,
 )
+from millgate.rules import check_topic
 
 
 def configure(
@@ -49,6 +50,7 @@ def configure(
 
 def pause(store: Store, topic: str, paused: bool) -> None:
     """Stop or resume claims by hand."""
+    check_topic(topic)
     store.topic(topic).hold(paused)
     if topic in store.active:
         store.news.topics.add(topic)

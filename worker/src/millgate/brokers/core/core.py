@@ -31,6 +31,7 @@ from millgate.brokers.core.store import News, Store
 from millgate.fleet import Beat, WorkerInfo, WorkerRef
 from millgate.message import ClaimRef, Group, Message, Receipt
 from millgate.queues import Configuration, QueuePolicy, Subscription, TopicPolicy
+from millgate.rules import check_texts
 from millgate.settlement import Settlement
 from millgate.stats import Stats
 
@@ -142,6 +143,7 @@ class Core:
 
     def unregister(self, now: float, worker: WorkerRef) -> None:
         """Leave the registry; claims go back uncharged."""
+        check_texts(worker.name, worker.incarnation)
         registry.unregister(self.store, tick.tick(self.store, now), worker)
 
     def claim(
@@ -153,6 +155,7 @@ class Core:
         call: str | None = None,
     ) -> base.Claimed:
         """Carry out settlements, then hand over messages. A repeat with the same `call` answers the same claims."""
+        check_texts(worker.name, worker.incarnation)
         now = tick.tick(self.store, now)
         return claim.claim(self.store, now, worker, ask, settlements, call)
 
@@ -164,6 +167,7 @@ class Core:
         self, now: float, worker: WorkerRef, claims: Sequence[ClaimRef], beat: Beat
     ) -> base.Extended:
         """Renew leases and the worker's row."""
+        check_texts(worker.name, worker.incarnation)
         return lease.extend(self.store, tick.tick(self.store, now), worker, claims, beat)
 
     def progress(self, now: float, claimed: ClaimRef, value: bytes) -> bool:
@@ -195,18 +199,22 @@ class Core:
     def states(self, now: float, ids: Sequence[str]) -> list[base.TaskState]:
         """What is known of each id."""
         tick.tick(self.store, now)
+        check_texts(*ids)
         return results.states(self.store, ids)
 
     def peek(self, now: float, topic: str, state: base.State, limit: int = 20) -> list[base.Peeked]:
         """Look at messages where they lie."""
+        check_texts(topic)
         return look.peek(self.store, tick.tick(self.store, now), topic, state, limit)
 
     def cancel(self, now: float, ids: Sequence[str]) -> list[base.CancelState]:
         """Remove what has not started; signal what runs."""
+        check_texts(*ids)
         return cancel.cancel(self.store, tick.tick(self.store, now), ids)
 
     def requeue(self, now: float, ids: Sequence[str]) -> list[str]:
         """Take running messages from their holders."""
+        check_texts(*ids)
         return cancel.requeue(self.store, tick.tick(self.store, now), ids)
 
     def purge(
@@ -216,6 +224,7 @@ class Core:
         states: Sequence[base.State] = (base.State.WAITING, base.State.DELAYED),
     ) -> int:
         """Remove a topic's messages in these states."""
+        check_texts(topic)
         return cancel.purge(self.store, tick.tick(self.store, now), topic, states)
 
     def dead(
@@ -223,16 +232,19 @@ class Core:
     ) -> list[base.DeadLetter]:
         """Dead letters, newest first."""
         tick.tick(self.store, now)
+        check_texts(topic, after)
         return dead.page(self.store, topic, limit, after)
 
     def dead_letter(self, now: float, id: str) -> base.DeadLetter | None:  # noqa: A002 -- everywhere
         """One dead letter."""
         tick.tick(self.store, now)
+        check_texts(id)
         found = self.store.dead.get(id)
         return None if found is None else dead.letter(found)
 
     def replay(self, now: float, ids: Sequence[str]) -> list[str]:
         """Let dead letters wait again."""
+        check_texts(*ids)
         return dead.replay(self.store, tick.tick(self.store, now), ids)
 
     def purge_dead(
@@ -240,6 +252,7 @@ class Core:
     ) -> int:
         """Forget dead letters."""
         tick.tick(self.store, now)
+        check_texts(topic, *(ids or ()))
         return dead.purge(self.store, topic, ids)
 
     def acquire(self, now: float, name: str, holder: str, ttl: float) -> base.Lock | None:

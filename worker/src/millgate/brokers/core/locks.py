@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from millgate.brokers.base import Lock
 from millgate.brokers.core.store import Held, Store
-from millgate.rules import check_ttl
+from millgate.rules import check_name, check_texts, check_ttl
 
 
 def acquire(store: Store, now: float, name: str, holder: str, ttl: float) -> Lock | None:
     """Take a lock, or renew it when `holder` has it; None: somebody else has it."""
     check_ttl(ttl)
+    check_name("a lock's name", name)
+    check_name("a lock's holder", holder)
     held = store.locks.get(name)
     if held is not None and held.holder != holder:
         return None
@@ -23,6 +25,7 @@ def acquire(store: Store, now: float, name: str, holder: str, ttl: float) -> Loc
 def renew(store: Store, now: float, name: str, holder: str, fence: int, ttl: float) -> bool:
     """Keep a lock; False: it is not this grant's any more."""
     check_ttl(ttl)
+    check_texts(name, holder)
     held = store.locks.get(name)
     if held is None or (held.holder, held.fence) != (holder, fence):
         return False
@@ -32,6 +35,7 @@ def renew(store: Store, now: float, name: str, holder: str, fence: int, ttl: flo
 
 def release(store: Store, name: str, holder: str | None, fence: int | None) -> bool:
     """Give a lock back; what is None is not compared. False: it was not held so."""
+    check_texts(name, holder)
     held = store.locks.get(name)
     if held is None:
         return False

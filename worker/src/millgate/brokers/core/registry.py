@@ -9,11 +9,13 @@ from millgate.brokers.core.row import LEASED
 from millgate.brokers.core.store import Store
 from millgate.brokers.core.worker import Worker
 from millgate.fleet import WORKER_TTL, WorkerInfo, WorkerRef, WorkerRow, WorkerState
-from millgate.rules import check_ttl
+from millgate.rules import check_name, check_texts, check_ttl
 
 
 def register(store: Store, now: float, ref: WorkerRef, info: WorkerInfo) -> None:
     """Enter, or renew; another incarnation takes the name over, without the older one's fence."""
+    check_name("a worker's name", ref.name)
+    check_name("an incarnation", ref.incarnation)
     worker = store.workers.get(ref.name)
     if worker is None or worker.incarnation != ref.incarnation:
         store.workers[ref.name] = _entered(store, ref, info, now)
@@ -75,6 +77,7 @@ def alive(store: Store, now: float, ref: WorkerRef) -> Worker | None:
 def fence(store: Store, now: float, name: str, ttl: float) -> Fenced:
     """Forbid the present incarnation to claim."""
     check_ttl(ttl)
+    check_texts(name)
     worker = store.workers.get(name)
     if worker is None:
         return Fenced(known=False, leased=None)
@@ -84,6 +87,7 @@ def fence(store: Store, now: float, name: str, ttl: float) -> Fenced:
 
 def unfence(store: Store, now: float, name: str) -> bool:
     """Lift a fence; False: there was none."""
+    check_texts(name)
     worker = store.workers.get(name)
     if worker is None or worker.state(now) is not WorkerState.FENCED:
         return False

@@ -19,7 +19,7 @@ from millgate.brokers.postgres.url import Target
 from millgate.clock import Clock
 from millgate.errors import InvalidInput
 from millgate.message import Group, Message, Receipt
-from millgate.rules import check_group
+from millgate.rules import check_group, check_name
 
 
 class Publishing(Session):
@@ -69,6 +69,7 @@ class Publishing(Session):
 
     def fire(self, schedule: str, slot: float, messages: Sequence[Message]) -> bool:
         """Publish for one slot of a schedule, once."""
+        check_name("a schedule's name", schedule)
         sent, call = drafts.batch(messages), new_call()
 
         def fire(connection: Connection, repeated: bool) -> bool:

@@ -7,6 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from typing import Any, Final, NamedTuple, TypeVar
 
+import psycopg
+
+from millgate.brokers.postgres.arrays import Texts
 from millgate.brokers.postgres.connection import Connection, Pool
 from millgate.brokers.postgres.url import Target
 from millgate.clock import Clock
@@ -18,6 +21,7 @@ from millgate.queues import (
     policy_from_dict,
     queue_from_dict,
 )
+from millgate.rules import check_texts
 
 T = TypeVar("T")
 #: The functions of this program; older ones stay in the database beside them.
@@ -80,7 +84,13 @@ class Session:
     ) -> list[tuple[Any, ...]]:
         """All rows that a function answers, on a connection at hand."""
         cursor = connection.cursor(binary=True)
-        cursor.execute(self.statement(verb, len(parameters)), parameters)
+        try:
+            cursor.execute(self.statement(verb, len(parameters)), parameters)
+        except (UnicodeEncodeError, psycopg.DataError):
+            for value in parameters:
+                listed = value.values if isinstance(value, Texts) else [value]
+                check_texts(*(text for text in listed if isinstance(text, str)))
+            raise
         return cursor.fetchall()
 
     def prepared(self, verb: str, *parameters: Any) -> Any:

@@ -20,7 +20,7 @@ from millgate.queues import (
     policy_to_dict,
     queue_to_dict,
 )
-from millgate.rules import check_ttl
+from millgate.rules import check_name, check_topic, check_ttl
 
 _PURGED: Final = (State.WAITING, State.DELAYED)
 _BATCH: Final = 1000
@@ -56,6 +56,7 @@ class Steering(Forwarding):
 
     def pause(self, topic: str, paused: bool) -> None:
         """Stop or resume claims from a topic by hand."""
+        check_topic(topic)
         self.rows("pause", topic, paused)
 
     def fence(self, worker: str, ttl: float) -> Fenced:
@@ -108,6 +109,8 @@ class Steering(Forwarding):
     def acquire(self, name: str, holder: str, ttl: float) -> Lock | None:
         """Take or renew a lock."""
         check_ttl(ttl)
+        check_name("a lock's name", name)
+        check_name("a lock's holder", holder)
         fence = self.value("acquire", name, holder, float(ttl))
         return None if fence is None else Lock(name, holder, fence, ttl)
 

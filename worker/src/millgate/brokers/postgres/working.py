@@ -29,6 +29,7 @@ from millgate.errors import BrokerUnavailable, InvalidInput
 from millgate.fleet import Beat, WorkerInfo, WorkerRef, WorkerState
 from millgate.message import Claim, ClaimRef
 from millgate.queues import Subscription
+from millgate.rules import check_name
 from millgate.settlement import Settlement
 
 _STATES: Final = (WorkerState.UNKNOWN, WorkerState.ACTIVE, WorkerState.FENCED)
@@ -67,6 +68,8 @@ class Working(Forwarding):
 
     def register(self, worker: WorkerRef, info: WorkerInfo) -> None:
         """Enter the registry, or renew."""
+        check_name("a worker's name", worker.name)
+        check_name("an incarnation", worker.incarnation)
         self.rows("register", worker.name, worker.incarnation, json.dumps(asdict(info)))
 
     def unregister(self, worker: WorkerRef) -> None:

@@ -12,7 +12,7 @@ from millgate.brokers.redis.forwarding import Forwarding
 from millgate.brokers.redis.session import new_call
 from millgate.errors import BrokerError
 from millgate.message import Group, Message, Receipt
-from millgate.rules import check_group
+from millgate.rules import check_group, check_name
 
 _NO_SCHEDULE: Final = ("", "", "")
 _STEP: Final = 150  # messages that pass their gates in one call
@@ -58,6 +58,7 @@ class Publishing(Forwarding):
 
     def fire(self, schedule: str, slot: float, messages: Sequence[Message]) -> bool:
         """Publish for one slot of a schedule, once."""
+        check_name("a schedule's name", schedule)
         head = [schedule, repr(float(slot)), new_call(), *drafts.chained(messages), ""]
         answer = self._produce("publish", *head, *drafts.runs(messages))
         if answer is not None:

@@ -12,7 +12,7 @@ from millgate.brokers.redis import policies
 from millgate.brokers.redis.pool import Pool
 from millgate.brokers.redis.url import Target
 from millgate.clock import Clock
-from millgate.errors import BrokerError, InvalidInput, PermissionMissing, SchemaTooNew
+from millgate.errors import BrokerError, PermissionMissing, SchemaTooNew
 from millgate.frozen import dataclass
 from millgate.queues import (
     Configuration,
@@ -21,10 +21,13 @@ from millgate.queues import (
     policy_from_dict,
     queue_from_dict,
 )
+from millgate.rules import check_texts
 
 #: The format of what is stored; a script meets another number and does nothing.
 SCHEMA = 1
 _SUBSCRIPTIONS = 100
+#: Verbs of work, whose texts were looked at when they were stored first.
+_CHECKED = frozenset({"claim", "extend", "progress", "publish", "send", "settle"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +53,13 @@ class Session:
         self, verb: str, *arguments: Any, deadline: float | None = None, replicas: int = 0
     ) -> Any:
         """What a verb's script answers. A queue that is not there (a new server, or one that lost its data) is made."""
+        if verb not in _CHECKED:
+            check_texts(*(value for value in arguments if isinstance(value, str)))
         try:
             return self.pool.evaluate(verb, *arguments, deadline=deadline, replicas=replicas)
-        except UnicodeEncodeError as error:
-            raise InvalidInput(
-                f"a text cannot be stored ({error}); leave lone surrogates out"
-            ) from error
+        except UnicodeEncodeError:
+            check_texts(*(value for value in arguments if isinstance(value, str)))
+            raise
         except BrokerError as error:
             if "MGSCHEMA" not in str(error):
                 raise

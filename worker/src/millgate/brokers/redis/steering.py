@@ -10,7 +10,7 @@ from millgate.brokers.redis import policies
 from millgate.brokers.redis.session import Session
 from millgate.errors import InvalidInput
 from millgate.queues import Configuration, QueuePolicy, TopicPolicy, check_policy, check_queue
-from millgate.rules import check_ttl
+from millgate.rules import check_name, check_topic, check_ttl
 
 _PURGED: Final = (State.WAITING, State.DELAYED)
 _BATCH: Final = 150
@@ -51,6 +51,7 @@ class Steering(Session):
 
     def pause(self, topic: str, paused: bool) -> None:
         """Stop or resume claims from a topic by hand."""
+        check_topic(topic)
         self.run("pause", topic, "1" if paused else "0")
 
     def fence(self, worker: str, ttl: float) -> Fenced:
@@ -123,6 +124,8 @@ class Steering(Session):
     def acquire(self, name: str, holder: str, ttl: float) -> Lock | None:
         """Take or renew a lock."""
         check_ttl(ttl)
+        check_name("a lock's name", name)
+        check_name("a lock's holder", holder)
         fence = self.run("lock", "acquire", name, holder, "", repr(float(ttl)))
         return Lock(name, holder, fence, ttl) if fence else None
 

@@ -25,6 +25,7 @@ from millgate.errors import BrokerUnavailable, InvalidInput
 from millgate.fleet import Beat, WorkerInfo, WorkerRef, WorkerState
 from millgate.message import Claim, ClaimRef
 from millgate.queues import Subscription
+from millgate.rules import check_name, check_texts
 from millgate.settlement import Settlement
 
 _STATES: Final = {
@@ -52,6 +53,8 @@ class Working(Forwarding):
 
     def register(self, worker: WorkerRef, info: WorkerInfo) -> None:
         """Enter the registry, or renew."""
+        check_name("a worker's name", worker.name)
+        check_name("an incarnation", worker.incarnation)
         self.run("register", worker.name, worker.incarnation, json.dumps(asdict(info)))
 
     def unregister(self, worker: WorkerRef) -> None:
@@ -62,6 +65,7 @@ class Working(Forwarding):
     def claim(self, worker: WorkerRef, ask: Ask, settlements: Sequence[Settlement] = ()) -> Claimed:
         """Carry out settlements, then hand over up to `ask.n` messages; what would hold the server for too long goes
         in several calls."""
+        check_texts(worker.name, worker.incarnation)
         if not 0 <= ask.n <= MAX_BATCH:
             raise InvalidInput(f"n is {ask.n}; claim 0 to {MAX_BATCH} messages in one call")
         *earlier, last = self._calls(settlements)
@@ -89,6 +93,7 @@ class Working(Forwarding):
 
     def extend(self, worker: WorkerRef, claims: Sequence[ClaimRef], beat: Beat) -> Extended:
         """Renew leases and the worker's row."""
+        check_texts(worker.name, worker.incarnation)
         pairs = [part for claim in claims for part in (claim.id, read_token(claim) or b"")]
         lost, stop, state, revision = self.run(
             "extend", worker.name, worker.incarnation, json.dumps(asdict(beat)), *pairs

@@ -16,7 +16,7 @@ from millgate.brokers.served.answers import failure, success
 from millgate.brokers.served.caller import Caller
 from millgate.brokers.served.engine import Call, Engine
 from millgate.brokers.served.waiting import Parked, Waiting
-from millgate.errors import BrokerError, BrokerUnavailable, UnsupportedByBroker
+from millgate.errors import BrokerError, BrokerUnavailable, MillgateError, UnsupportedByBroker
 from millgate.queues import Subscription
 
 _PUBLISH: Final = "publish"
@@ -235,6 +235,9 @@ class Desk:
                 states = core.states(now, wanted)
                 final = any(state.state.final for state in states)
                 value = reports.from_states(states) if final else None
+        except MillgateError as error:
+            self._send(came.line, failure(call.number, error))
+            return
         except (TypeError, ValueError) as error:
             problem = BrokerError(f"{call.verb}: {error}")
             self._send(came.line, failure(call.number, problem))
