@@ -10,6 +10,7 @@ import pytest
 from millgate.brokers.base import MAX_BATCH, Broker, State
 from millgate.errors import InvalidInput, InvalidMessage
 from millgate.fleet import Beat
+from millgate.message import Group
 from millgate.outcome import Failure, Reason
 from millgate.queues import QueuePolicy, Undeclared
 from millgate.settlement import Ack, Bury, Charge, Drop, Later
@@ -179,6 +180,40 @@ def test_a_mixed_batch_is_carried_out_in_order_and_the_stale_ones_are_named(
         State.FAILED,
     ]
     assert broker.states([acked.id])[0].result == b"1"
+
+
+@pytest.mark.parametrize("frees", [Bury, Drop])
+@pytest.mark.parametrize("first", [True, False])
+def test_a_text_is_free_for_what_follows_later_in_the_batch(
+    broker: Broker, hand: Hand, frees: type[Bury] | type[Drop], first: bool
+) -> None:
+    broker.publish([a_message(topic="holder", unique="u"), a_message(), a_message()])
+    holder, parent, last = hand.one("holder"), hand.one("default"), hand.one("default")
+    freed = Bury(holder.ref, Reason.FAILED) if frees is Bury else Drop(holder.ref)
+    follower = a_message(topic="next", unique="u")
+    batch = [freed, Ack(parent.ref, publish=[follower])]
+    assert broker.settle([*(batch if first else batch[::-1]), Ack(last.ref)]) == ()
+    assert (broker.states([follower.id])[0].state is State.WAITING) is first
+
+
+@pytest.mark.parametrize("first", ["buried", "done"])
+def test_what_a_batch_brings_has_the_order_of_the_batch(
+    broker: Broker, hand: Hand, first: str
+) -> None:
+    callbacks = []
+    for name in ("buried", "done"):
+        member, callback = a_message(topic=name, group=name), a_message(topic="next")
+        broker.publish([member], Group(name, (member.id,), callback, require_all=False))
+        callbacks.append(callback.id)
+    broker.publish([a_message(topic="parent")])
+    follower = a_message(topic="next")
+    buried, done, parent = hand.one("buried"), hand.one("done"), hand.one("parent")
+    bury = Bury(buried.ref, Reason.FAILED)
+    acks = [Ack(parent.ref, publish=[follower]), Ack(done.ref)]
+    later = [follower.id, callbacks[1]]
+    assert broker.settle([bury, *acks] if first == "buried" else [*acks, bury]) == ()
+    expected = [callbacks[0], *later] if first == "buried" else [*later, callbacks[0]]
+    assert ids(hand.claim(5, "next")) == expected
 
 
 def test_an_older_claim_of_the_same_message_takes_nothing_from_the_newer(

@@ -88,7 +88,7 @@ def test_a_repeat_beside_the_end_of_the_first_is_not_run_again(
     waits = "SELECT true FROM pg_stat_activity WHERE wait_event = 'transactionid' AND query LIKE %s"
     with psycopg.connect(database_url()) as ending, ThreadPoolExecutor(1) as pool:
         arrays.register(ending.adapters)
-        ending.execute(broker.statement("settle", 26), (1, *settlement.columns), binary=True)
+        ending.execute(broker.statement("settle", 27), (1, *settlement.columns), binary=True)
         if way == "alone":
             sent = pool.submit(other.publish, [message])
         else:
@@ -113,7 +113,7 @@ def test_a_group_hears_of_a_member_that_ends_while_it_is_stored(
     with psycopg.connect(database_url()) as one, ThreadPoolExecutor(1) as pool:
         arrays.register(one.adapters)
         if first == "the end":
-            one.execute(broker.statement("settle", 26), (1, *settlement.columns), binary=True)
+            one.execute(broker.statement("settle", 27), (1, *settlement.columns), binary=True)
             rest = pool.submit(other.publish, [member], group)
         else:
             receipts = [Receipt(member.id, duplicate=True)]

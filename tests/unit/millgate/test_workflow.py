@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from threading import Timer
 from typing import Any
 
 import pytest
@@ -10,6 +11,8 @@ from millgate import App, MemberFailed, Reject, chain, chord, gather, group, tes
 from millgate.errors import (
     BadArguments,
     InvalidInput,
+    ResultMissing,
+    ResultTimeout,
     TaskCancelled,
     TaskFailed,
     UnsupportedByBroker,
@@ -133,6 +136,60 @@ def test_a_step_that_others_wait_for_is_not_unique(tasks: Tasks, bench: testing.
     assert result.result(0) is None
     with pytest.raises(InvalidInput, match="cannot be unique"):
         chain(tasks.same.s(1), tasks.same.options(unique="u").s()).send()
+
+
+def test_a_chain_whose_first_step_is_there_already_ends_with_it(
+    tasks: Tasks, bench: testing.Bench
+) -> None:
+    first = tasks.same.options(task_id="first")
+    sent = chain(first.s(1), tasks.add.s(2)).send()
+    again = chain(first.s(1), tasks.add.s(2)).send()
+    assert again.duplicate
+    with pytest.raises(ResultTimeout):
+        again.result(timeout=0)
+    Timer(0.05, bench.drain).start()
+    with pytest.raises(ResultMissing, match=r"step first, .*task_id"):
+        again.result(timeout=10)
+    assert sent.result() == 3
+
+
+def test_a_repeated_chain_whose_steps_are_all_named_is_the_first_one(
+    tasks: Tasks, bench: testing.Bench
+) -> None:
+    steps = tasks.same.options(task_id="1").s(1), tasks.add.options(task_id="2").s(2)
+    sent, again = chain(*steps).send(), chain(*steps).send()
+    bench.drain()
+    assert sent.result() == again.result() == 3
+    assert tasks.ran == ["same", "add"]
+
+
+def test_a_chain_that_meets_a_step_that_is_there_already_ends_with_it(
+    tasks: Tasks, bench: testing.Bench
+) -> None:
+    named = tasks.add.options(task_id="named")
+    named.send(1, 1)
+    result = chain(tasks.same.s(1), named.s(2), tasks.same.s()).send()
+    bench.drain()
+    with pytest.raises(ResultMissing, match="step named"):
+        result.result()
+    callback = tasks.total.options(task_id="callback")
+    callback.send([1])
+    result = chord([tasks.same.s(1)], chain(callback.s(), tasks.same.s())).send()
+    bench.drain()
+    with pytest.raises(ResultMissing, match="step callback"):
+        result.result()
+
+
+def test_a_chain_that_left_no_trace_is_not_waited_for(tasks: Tasks, bench: testing.Bench) -> None:
+    quiet = tasks.same.options(result_ttl=0)
+    result = chain(tasks.same.s(1), quiet.si(2)).send()
+    forgotten = chain(quiet.s(1), quiet.si(2)).send()
+    bench.drain()
+    bench.advance("2m")
+    with pytest.raises(ResultMissing, match="not known any more"):
+        result.result()
+    with pytest.raises(ResultMissing, match="expired"):
+        forgotten.result()
 
 
 @pytest.mark.parametrize("steps", [[], [1], [None]])

@@ -41,7 +41,8 @@ class Result:
     """One message that was sent, or the end of a chain.
 
     `steps` are the ids of a chain's earlier steps, in order. `duplicate`: nothing new was stored, this is the handle
-    of an equal one. `expected`: the broker may not know the id for a while (a chain's end, an open transaction).
+    of an equal one, or of a chain whose first step is there already. `expected`: the broker may not know the id for a
+    while (a callback, an open transaction).
     """
 
     __slots__ = ("duplicate", "expected", "id", "source", "steps")
@@ -59,7 +60,7 @@ class Result:
         self.id = id
         self.steps = tuple(steps)
         self.duplicate = duplicate
-        self.expected = expected or bool(steps)
+        self.expected = expected
 
     def __repr__(self) -> str:
         return f"Result({self.id!r})"
@@ -113,6 +114,17 @@ class Result:
         """Whether the broker knows nothing of it."""
         ids = (*self.steps, self.id)
         return all(id not in states or states[id].state == "unknown" for id in ids)  # noqa: A001
+
+    def broken(self, states: Mapping[str, TaskState]) -> str | None:
+        """The step of a chain behind which nothing came, though it succeeded: a next one is stored in the same step."""
+        known = [
+            id
+            for id in (*self.steps, self.id)  # noqa: A001 -- the field's name everywhere
+            if id in states and states[id].state != "unknown"
+        ]
+        if not known or known[-1] == self.id or states[known[-1]].state != "succeeded":
+            return None
+        return known[-1]
 
 
 def value_of(state: TaskState) -> Any:
@@ -208,6 +220,12 @@ def _by_id(states: Iterable[TaskState]) -> dict[str, TaskState]:
 def _refuse(waiting: Mapping[str, Result], states: Mapping[str, TaskState], left: float) -> None:
     """Raise what ends the wait without an end of the task."""
     for result in waiting.values():
+        step = result.broken(states)
+        if step is not None:
+            raise ResultMissing(
+                f"{result.id}: it will not come: step {step}, before it in its chain, succeeded and brought no other; "
+                "either it was there before this chain was sent (task_id), or what followed it is not known any more"
+            )
         if result.missing(states) and (not result.expected or left <= 0):
             raise ResultMissing(
                 f"{result.id}: nothing is known of it; it expired or was never sent"

@@ -53,10 +53,10 @@ def test_a_group_watches_its_members_and_the_steps_that_lead_there() -> None:
     check_group(group, [chained, plain])
     real = {"c1": "c1", "p": "held"}
     assert set(drafts.watches(group, [chained, plain], real)) == {
-        ("c1", "c3", 1),
-        ("c2", "c3", 1),
-        ("c3", "c3", 1),
-        ("held", "held", 2),
+        ("c1", "c3", 1, 1),
+        ("c2", "c3", 1, 2),
+        ("c3", "c3", 1, 3),
+        ("held", "held", 2, 1),
     }
 
 

@@ -62,13 +62,19 @@ def test_acks_and_the_rest_travel_apart() -> None:
 
 def test_plain_acks_send_nothing_that_they_do_not_need() -> None:
     made = settling([Ack(a_ref(1)), Ack(a_ref(2))])
-    assert [column is None for column in made.columns] == [False, False] + [True] * 23
+    assert [column is None for column in made.columns] == [False, False] + [True] * 24
     assert not made.gave_back
+
+
+def test_an_order_is_sent_only_where_others_come_before_acks() -> None:
+    first, other, last = Ack(a_ref(1)), Drop(a_ref(2)), Ack(a_ref(3))
+    assert settling([first, last, other]).columns[11] is None
+    assert settling([first, other, last]).columns[11].values == [1]
 
 
 def test_what_an_ack_publishes_names_its_parent() -> None:
     made = settling([Ack(a_ref(1)), Ack(a_ref(2), publish=[a_message(id="n")])])
-    parents, _, names = made.columns[11:14]
+    parents, _, names = made.columns[12:15]
     assert (parents.values, names.values) == ([2], ["n"])
 
 

@@ -10,10 +10,14 @@ from millgate.brokers.core.place import remove
 from millgate.brokers.core.row import Dead, Row
 from millgate.brokers.core.store import Ended, Gathering, Store
 from millgate.outcome import Reason
+from millgate.rules import lasting
+from millgate.settlement import Ack
 
 
-def succeeded(store: Store, now: float, row: Row, result: bytes | None, ttl: float | None) -> None:
-    """A run ended well; its result is kept as long as it, the message or the topic says."""
+def succeeded(store: Store, now: float, row: Row, ack: Ack) -> None:
+    """A run ended well; its result is kept as long as it, the message or the topic says. What it publishes comes after
+    the end, which frees the unique text and the key that a follower may want, and before its groups are told."""
+    result, ttl = ack.result, None if ack.result_ttl is None else lasting(ack.result_ttl)
     row.topic.completed += 1
     _gone(store, now, row)
     kept = _ttl(row, ttl)
@@ -22,6 +26,8 @@ def succeeded(store: Store, now: float, row: Row, result: bytes | None, ttl: flo
     else:
         ended = Ended(State.SUCCEEDED, row.topic.name, result, None, "", row.progress, row.attempt)
         results.keep(store, now, row.id, ended, kept)
+    if ack.publish:
+        follow(store, now, ack.publish)
     _told(store, now, row, State.SUCCEEDED)
 
 

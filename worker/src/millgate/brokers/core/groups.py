@@ -44,19 +44,28 @@ def gather(
     store.groups[group.id] = gathering
     _watch(store, gathering, messages, real)
     for member in members:
-        if results.is_final(store, member):
-            _note(gathering, member, results.states(store, [member])[0].state)
+        known = results.is_final(store, member)
+        _look(store, gathering, member, (member,) if known else _way(gathering, member))
     return gathering
 
 
 def member_ended(store: Store, task_id: str, state: State) -> Iterator[Gathering]:
     """Note it in the groups that wait for this message, or for a later step of its chain; each is answered before the
-    next is looked at, since what comes of one may end another."""
+    next is looked at, since what comes of one may end another. What follows one that succeeded is stored by then."""
     for name, member in tuple(store.watched.get(task_id, ())):
         gathering = store.groups.get(name)
-        if gathering is None or (state is State.SUCCEEDED and task_id != member):
+        if gathering is None:
             continue
-        _note(gathering, member, state)
+        way = _way(gathering, member)
+        place = way.index(task_id) if task_id in way else len(way)
+        if task_id == member:
+            _note(gathering, member, state)
+        elif any(step in store.rows for step in way[:place]):
+            continue  # it is another's, and may be forgotten when this chain comes to it
+        elif state is State.SUCCEEDED:
+            _look(store, gathering, member, way[place + 1 :])
+        else:
+            _note(gathering, member, state)
         yield gathering
 
 
@@ -109,13 +118,34 @@ def _watch(
 ) -> None:
     members = set(gathering.members)
     for message in messages:
-        ids = [real[message.id], *(step.id for step in message.chain)]
+        ids = list(dict.fromkeys([real[message.id], *(step.id for step in message.chain)]))
         for position, member in enumerate(ids):
             if member not in members:
                 continue
+            if position:
+                gathering.ways.setdefault(member, tuple(ids[: position + 1]))
             for task_id in ids[: position + 1]:
                 store.watched.setdefault(task_id, []).append((gathering.id, member))
                 gathering.watches.append(task_id)
+
+
+def _way(gathering: Gathering, member: str) -> tuple[str, ...]:
+    """The steps of a chain up to a member, itself the last."""
+    return gathering.ways.get(member, (member,))
+
+
+def _look(store: Store, gathering: Gathering, member: str, way: Sequence[str]) -> None:
+    """Note what is known of a member already, going along the rest of its way to the step that is under way.
+
+    A step that was stored under its id before, or not at all since its text was taken, brings no other with it.
+    """
+    for task_id in way:
+        if task_id in store.rows:
+            return
+        state = results.states(store, [task_id])[0].state
+        if state is not State.SUCCEEDED or task_id == member:
+            _note(gathering, member, state)
+            return
 
 
 def _note(gathering: Gathering, member: str, state: State) -> None:

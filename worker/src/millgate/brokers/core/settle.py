@@ -7,7 +7,6 @@ from typing import Any
 
 from millgate.brokers.base import MAX_BATCH
 from millgate.brokers.core import finish, publish
-from millgate.brokers.core.accept import follow
 from millgate.brokers.core.place import give_back
 from millgate.brokers.core.row import LEASED, Row
 from millgate.brokers.core.store import Store
@@ -34,14 +33,6 @@ def settle(store: Store, now: float, settlements: Sequence[Settlement]) -> tuple
             continue
         _CARRY_OUT[type(settlement)](store, now, row, settlement)
     return tuple(stale)
-
-
-def _ack(store: Store, now: float, row: Row, ack: Ack) -> None:
-    # the end comes first: it frees the unique text and the key that a follower may want
-    ttl = None if ack.result_ttl is None else lasting(ack.result_ttl)
-    finish.succeeded(store, now, row, ack.result, ttl)
-    if ack.publish:
-        follow(store, now, ack.publish)
 
 
 def _later(store: Store, now: float, row: Row, later: Later) -> None:
@@ -74,7 +65,7 @@ def _drop(store: Store, now: float, row: Row, _drop: Drop) -> None:
 
 
 _CARRY_OUT: dict[type[Settlement], Callable[[Store, float, Row, Any], None]] = {
-    Ack: _ack,
+    Ack: finish.succeeded,
     Later: _later,
     Bury: _bury,
     Drop: _drop,

@@ -294,15 +294,17 @@ def _dump_group(gathering: Gathering) -> list[Any]:
         sorted(gathering.failed),
         list(gathering.watches),
         gathering.buried,
+        [list(way) for way in gathering.ways.values()],
     ]
 
 
 def _load_group(value: Any) -> Gathering:
-    task_id, members, callback, require_all, pending, failed, watches, buried = value
+    task_id, members, callback, require_all, pending, failed, watches, buried, ways = value
     message = unpack(callback)
     gathering = Gathering(
         Group(task_id, tuple(members), message, require_all), tuple(members), message
     )
     gathering.pending, gathering.failed = set(pending), set(failed)
     gathering.watches, gathering.buried = list(watches), buried
+    gathering.ways = {way[-1]: tuple(way) for way in ways}
     return gathering

@@ -65,6 +65,7 @@ class Gathering:
         "pending",
         "require_all",
         "watches",
+        "ways",
     )
 
     def __init__(self, group: Group, members: tuple[str, ...], callback: Message) -> None:
@@ -75,6 +76,8 @@ class Gathering:
         self.pending = set(members)
         self.failed: set[str] = set()
         self.watches: list[str] = []
+        #: Of members that are later steps of a chain: the ids of its steps up to them.
+        self.ways: dict[str, tuple[str, ...]] = {}
         self.buried = False
 
 

@@ -129,17 +129,19 @@ def single(message: Message) -> tuple[Any, ...]:
 
 def watches(
     group: Group, messages: Sequence[Message], real: Mapping[str, str]
-) -> Iterator[tuple[str, str, int]]:
-    """What to watch for a group: the id of each member and of the steps before it, the member, the member's place.
+) -> Iterator[tuple[str, str, int, int]]:
+    """What to watch for a group: the id of each member and of the steps before it, the member, the member's place, the
+    number of the step.
 
     `real` maps a message's id to the one that it duplicates, or to itself.
     """
     places = {real.get(member, member): place for place, member in enumerate(group.members, 1)}
     for message in messages:
-        ids = [real[message.id], *(step.id for step in message.chain)]
+        ids = list(dict.fromkeys([real[message.id], *(step.id for step in message.chain)]))
         for position, member in enumerate(ids):
             if member in places:
-                yield from ((watched, member, places[member]) for watched in ids[: position + 1])
+                for step, watched in enumerate(ids[: position + 1], 1):
+                    yield watched, member, places[member], step
 
 
 def _optional(messages: Sequence[Message]) -> tuple[Column | None, ...]:

@@ -135,9 +135,9 @@ class Publishing(Session):
         real = {message.id: receipt.id for message, receipt in zip(messages, receipts, strict=True)}
         members = tuple(real.get(member, member) for member in group.members)
         watches = list(drafts.watches(group, messages, real))
-        watched, waiting, places = zip(*watches, strict=True) if watches else ((), (), ())
-        old = [receipt.id for receipt in receipts if receipt.duplicate]
-        columns = (Texts(old) if old else None, Texts(watched), Texts(waiting), Ints(places))
+        watched, waiting, places, steps = zip(*watches, strict=True) if watches else ((),) * 4
+        old = Texts(watched) if any(receipt.duplicate for receipt in receipts) else None
+        columns = (old, Texts(watched), Texts(waiting), Ints(places), Ints(steps))
         callback = replace(group.callback, gather=members)
         self.run(
             connection,

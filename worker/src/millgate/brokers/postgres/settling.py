@@ -13,6 +13,7 @@ from millgate.brokers.postgres.arrays import (
     Bigints,
     Blobs,
     Floats,
+    Ints,
     Smallints,
     Texts,
     column,
@@ -27,8 +28,8 @@ from millgate.settlement import Ack, Bury, Charge, Drop, Later, Settlement
 _CHARGES: Final = {Charge.FAILURE: 0, Charge.LOSS: 1, Charge.NOTHING: 2}
 _LATER, _BURY, _DROP = 1, 2, 3
 _MOST: Final = 1 << 63
-#: Parameters of the settling functions: 4 columns of acks, 7 of the others, 14 of messages that follow.
-NOTHING: Final[tuple[Any, ...]] = (None,) * 25
+#: Parameters of the settling functions: 4 columns of acks, 8 of the others, 14 of messages that follow.
+NOTHING: Final[tuple[Any, ...]] = (None,) * 26
 
 
 @dataclass(slots=True)
@@ -82,7 +83,7 @@ def settling(settlements: Sequence[Settlement]) -> Settling:
     """The columns of settlements. Raises InvalidInput, and InvalidMessage for messages that cannot be stored."""
     if len(settlements) > MAX_BATCH:
         raise InvalidInput(f"{len(settlements)} settlements in one call; send at most {MAX_BATCH}")
-    acks, others = _Acks(), []
+    acks, others, turns = _Acks(), [], []
     order: list[tuple[int | None, str]] = []
     seen: set[tuple[int, int]] = set()
     for settlement in settlements:
@@ -95,7 +96,9 @@ def settling(settlements: Sequence[Settlement]) -> Settling:
             _add_ack(acks, settlement, *named)
         else:
             others.append((*named, *_other(settlement)))
-    columns = (*_ack_columns(acks), *_other_columns(others), *_following(acks))
+            turns.append(len(acks.seqs))
+    mixed = Ints(turns) if turns and turns[0] < len(acks.seqs) else None
+    columns = (*_ack_columns(acks), *_other_columns(others), mixed, *_following(acks))
     return Settling(columns, order, bool(others))
 
 

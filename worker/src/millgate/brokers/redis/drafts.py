@@ -86,21 +86,25 @@ def chained(messages: Sequence[Message]) -> list[Any]:
 
 
 def gathering(group: Group, messages: Sequence[Message], real: Mapping[str, str]) -> bytes:
-    """A group as the scripts read it: id, members, require_all, what to watch for whom, what ids were taken for that
-    are not themselves.
+    """A group as the scripts read it: id, members, require_all, what to watch for whom, the ways to members that are
+    later steps of a chain, what ids were taken for that are not themselves.
 
     `real` maps a message's id to the one that it duplicates, or to itself.
     """
     members = [real.get(member, member) for member in group.members]
     watched: list[str] = []
     waiting: list[str] = []
+    ways: dict[str, list[str]] = {}
     wanted = set(members)
     for message in messages:
-        ids = [real[message.id], *(step.id for step in message.chain)]
+        ids = list(dict.fromkeys([real[message.id], *(step.id for step in message.chain)]))
         for position, member in enumerate(ids):
             if member in wanted:
                 watched += ids[: position + 1]
                 waiting += [member] * (position + 1)
+                if position:
+                    ways.setdefault(member, ids[: position + 1])
     others = {name: other for name, other in real.items() if other != name}
-    whole = [group.id, members, "1" if group.require_all else "0", [watched, waiting], others]
+    watches = [watched, waiting, ways]
+    whole = [group.id, members, "1" if group.require_all else "0", watches, others]
     return bytes(msgpack.packb(whole, use_bin_type=False))

@@ -120,14 +120,15 @@ if group and call('EXISTS', P .. 'gr:' .. group[1]) == 0 and not state_of(group.
     call('SADD', P .. 'gp:' .. gid, unpack(members, from, min(from + 999, #members)))
   end
   watch(gid, pairs_of[1], pairs_of[2])
+  for member, way in pairs(pairs_of[3]) do call('HSET', P .. 'gr:' .. gid, 'way:' .. member, mpack(way)) end
   local before = {}
   for _, member in ipairs(members) do
     if not stored[member] then before[#before + 1] = member end
   end
-  local ended = before[1] and known(before) or {}
+  local known_ = before[1] and known(before) or {}
   for _, member in ipairs(before) do
-    local state = ended[member] and state_of(member)
-    if state and state ~= 'W' then note(gid, member, state) end
+    local state = known_[member] and state_of(member)
+    if state and state ~= 'W' then note(gid, member, state) else look_along(gid, way_to(gid, member), 1) end
   end
   close_if_complete(gid)
 end

@@ -284,6 +284,7 @@ CREATE TABLE watch (
   place  int NOT NULL,                        -- of the member in its group
   state  smallint NOT NULL DEFAULT 0,         -- of the row whose id is the member: 0 pending, 1 succeeded, 2 not
   PRIMARY KEY (id, grp, member)
+  step   int NOT NULL,                        -- of the id in the chain that leads to the member, from 1
 );
 CREATE INDEX watch_grp ON watch (grp, place);
 

@@ -12,7 +12,7 @@ CREATE FUNCTION claim_1(
   p_hint_lanes int[], p_hints bigint[], p_pass_topics int[], p_passes float8[], p_listener bigint,
   a_seq bigint[], a_tok bigint[], a_body bytea[], a_ttl float8[],
   s_seq bigint[], s_tok bigint[], s_kind smallint[], s_delay float8[], s_charge smallint[], s_failure bytea[], s_reason text[],
-  f_parent bigint[], f_topic text[], f_id text[], f_prio smallint[], f_record bytea[], f_key text[], f_delay float8[],
+  p_turn int[], f_parent bigint[], f_topic text[], f_id text[], f_prio smallint[], f_record bytea[], f_key text[], f_delay float8[],
   f_at float8[], f_expires_in float8[], f_expires_at float8[], f_ukey text[], f_ufor float8[], f_ttl float8[], f_grp text[])
 RETURNS TABLE (
   o_seq bigint, o_id text, o_topic int, o_prio smallint, o_key text, o_ttl float8, o_grp text, o_record bytea,
@@ -74,7 +74,7 @@ BEGIN
   END IF;
   IF a_seq IS NOT NULL OR s_seq IS NOT NULL THEN
     SELECT y.o_done, y.o_topics INTO v_done, v_net_topics FROM carry_1(
-      p_call, a_seq, a_tok, a_body, a_ttl, s_seq, s_tok, s_kind, s_delay, s_charge, s_failure, s_reason, f_parent, f_topic,
+      p_call, a_seq, a_tok, a_body, a_ttl, s_seq, s_tok, s_kind, s_delay, s_charge, s_failure, s_reason, p_turn, f_parent, f_topic,
       f_id, f_prio, f_record, f_key, f_delay, f_at, f_expires_in, f_expires_at, f_ukey, f_ufor, f_ttl, f_grp, v_now) y;
     IF v_net_topics IS NOT NULL THEN
       v_net := array_fill(-1, ARRAY[cardinality(v_net_topics)]);

@@ -1,7 +1,8 @@
 -- Begin to wait for the members of a group. `p_ids` are watched, each for the member at that place; a member that was a
 -- duplicate is watched under the id that it duplicates. Members that have ended already are noted at once.
 CREATE FUNCTION gather_1(
-  p_group text, p_callback draft, p_require boolean, p_ids text[], p_members text[], p_places int[], p_now timestamptz
+  p_group text, p_callback draft, p_require boolean, p_ids text[], p_members text[], p_places int[], p_steps int[],
+  p_now timestamptz
 ) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   IF EXISTS (SELECT 1 FROM grp WHERE id = p_group AND (callback).id <> p_callback.id) THEN
@@ -17,22 +18,46 @@ BEGIN
   IF NOT FOUND THEN
     RETURN;
   END IF;
-  INSERT INTO watch (id, grp, member, place) SELECT w.id, p_group, w.member, w.place
-    FROM unnest(p_ids, p_members, p_places) w(id, member, place) ON CONFLICT DO NOTHING;
-  PERFORM note_1(p_group, w.member, f.state = 1)
-    FROM watch w JOIN final f ON f.id BETWEEN w.member AND w.member AND f.until > p_now
-   WHERE w.grp = p_group AND w.id = w.member AND NOT EXISTS (SELECT 1 FROM msg m WHERE m.id = w.member
-     AND NOT EXISTS (SELECT 1 FROM dead d WHERE d.seq = m.seq));
-  PERFORM note_1(p_group, w.member, true)
-    FROM watch w JOIN msg m ON m.id BETWEEN w.member AND w.member
-   WHERE w.grp = p_group AND w.id = w.member AND w.state = 0 AND ended_1(m.seq, m.topic, m.prio);
-  PERFORM note_1(p_group, w.member, false)
-    FROM watch w JOIN msg m ON m.id BETWEEN w.member AND w.member JOIN dead d ON d.seq BETWEEN m.seq AND m.seq
-   WHERE w.grp = p_group AND w.id = w.member AND w.state = 0;
+  INSERT INTO watch (id, grp, member, place, step) SELECT w.id, p_group, w.member, w.place, w.step
+    FROM unnest(p_ids, p_members, p_places, p_steps) w(id, member, place, step) ON CONFLICT DO NOTHING;
+  PERFORM trace_1(p_group, w.place, CASE WHEN ending_1(w.member, p_now) > 0 THEN w.step ELSE 1 END, p_now)
+    FROM watch w WHERE w.grp = p_group AND w.id = w.member;
   PERFORM complete_1(p_group, p_now);
 END $$;
 
--- Tell groups that these messages have ended.
+-- How a message stands: 0 it is still to end, 1 it succeeded, 2 it did not, NULL: nothing is known of it. STABLE: all places
+-- at one moment.
+CREATE FUNCTION ending_1(p_id text, p_now timestamptz) RETURNS int LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  m record;
+BEGIN
+  SELECT x.seq, x.topic, x.prio INTO m FROM msg x WHERE x.id = p_id;
+  IF NOT FOUND THEN
+    RETURN (SELECT CASE WHEN f.state = 1 THEN 1 ELSE 2 END FROM final f WHERE f.id = p_id AND f.until > p_now);
+  END IF;
+  RETURN CASE WHEN EXISTS (SELECT 1 FROM dead d WHERE d.seq = m.seq) THEN 2 WHEN ended_1(m.seq, m.topic, m.prio) THEN 1 ELSE 0 END;
+END $$;
+
+-- Note what is known of the member at this place already, going along its way from a step on to the one that is under way. A
+-- step that was stored under its id before, or not at all since its text was taken, brings no other with it.
+CREATE FUNCTION trace_1(p_group text, p_place int, p_step int, p_now timestamptz) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  w record;
+  v_state int;
+BEGIN
+  FOR w IN SELECT id, member FROM watch WHERE grp = p_group AND place = p_place AND step >= p_step ORDER BY step LOOP
+    v_state := ending_1(w.id, p_now);
+    IF v_state = 0 THEN
+      RETURN;
+    END IF;
+    IF v_state IS DISTINCT FROM 1 OR w.id = w.member THEN
+      PERFORM note_1(p_group, w.member, coalesce(v_state = 1, false));
+      RETURN;
+    END IF;
+  END LOOP;
+END $$;
+
+-- Tell groups that these messages have ended. What follows one that succeeded is stored by then.
 CREATE FUNCTION told_1(p_ids text[], p_well boolean, p_now timestamptz) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   w record;
@@ -42,12 +67,20 @@ BEGIN
     RETURN;
   END IF;
   PERFORM 1 FROM grp g WHERE g.id = ANY (array(SELECT DISTINCT grp FROM watch WHERE id = ANY (p_ids))) ORDER BY g.id FOR UPDATE;
-  FOR w IN SELECT grp, member FROM watch WHERE id = ANY (p_ids) AND (NOT p_well OR id = member) ORDER BY grp, place LOOP
+  FOR w IN SELECT id, grp, member, place, step FROM watch WHERE id = ANY (p_ids) ORDER BY grp, place, step LOOP
     IF v_last <> w.grp THEN
       PERFORM complete_1(v_last, p_now);
     END IF;
     v_last := w.grp;
-    PERFORM note_1(w.grp, w.member, p_well);
+    IF w.id = w.member THEN
+      PERFORM note_1(w.grp, w.member, p_well);
+    ELSIF EXISTS (SELECT 1 FROM watch x WHERE x.grp = w.grp AND x.place = w.place AND x.step < w.step AND ending_1(x.id, p_now) = 0) THEN
+      CONTINUE;  -- it is another's, and may be forgotten when this chain comes to it
+    ELSIF p_well THEN
+      PERFORM trace_1(w.grp, w.place, w.step + 1, p_now);
+    ELSE
+      PERFORM note_1(w.grp, w.member, false);
+    END IF;
   END LOOP;
   IF v_last IS NOT NULL THEN
     PERFORM complete_1(v_last, p_now);

@@ -127,10 +127,10 @@ BEGIN
   PERFORM 1 FROM msg m CROSS JOIN LATERAL (SELECT 1 FROM lease l WHERE l.seq = m.seq FOR KEY SHARE) l WHERE m.id = ANY (p_ids);
 END $$;
 
--- Begin to wait for a group, in the transaction that published its members; `p_old` are those that were there already. The
--- callback's columns are its draft's.
+-- Begin to wait for a group, in the transaction that published its members; `p_old` are those that may have been there
+-- already. The callback's columns are its draft's.
 CREATE FUNCTION group_1(
-  p_group text, p_require boolean, p_old text[], p_watch text[], p_member text[], p_place int[],
+  p_group text, p_require boolean, p_old text[], p_watch text[], p_member text[], p_place int[], p_step int[],
   c_topic text, c_id text, c_prio smallint, c_record bytea, c_key text, c_delay float8, c_at float8, c_expires_in float8,
   c_expires_at float8, c_ukey text, c_ufor float8, c_ttl float8, c_grp text
 ) RETURNS void LANGUAGE plpgsql AS $$
@@ -141,5 +141,5 @@ BEGIN
     PERFORM hold_1(p_old);
   END IF;
   PERFORM gather_1(p_group, ROW (c_id, c_topic, c_prio, c_record, c_key, c_delay, c_at, c_expires_in, c_expires_at, c_ukey, c_ufor,
-    c_ttl, c_grp)::draft, p_require, p_watch, p_member, p_place, clock_timestamp());
+    c_ttl, c_grp)::draft, p_require, p_watch, p_member, p_place, p_step, clock_timestamp());
 END $$;

@@ -1,10 +1,10 @@
 -- Carry out settlements of claims (seq, token). Acks come as arrays of their own; the rest has a kind: 1 later, 2 bury,
--- 3 drop; charges: 0 failure, 1 loss, 2 nothing. Messages that acks publish name their parent. Answers the seqs that were
--- carried out; the others' tokens are stale.
+-- 3 drop; charges: 0 failure, 1 loss, 2 nothing; `p_turn` says of each how many acks come before it (NULL: all). Messages that
+-- acks publish name their parent. Answers the seqs that were carried out; the others' tokens are stale.
 CREATE FUNCTION settle_1(
   p_call bigint, a_seq bigint[], a_tok bigint[], a_body bytea[], a_ttl float8[],
   s_seq bigint[], s_tok bigint[], s_kind smallint[], s_delay float8[], s_charge smallint[], s_failure bytea[], s_reason text[],
-  f_parent bigint[], f_topic text[], f_id text[], f_prio smallint[], f_record bytea[], f_key text[], f_delay float8[],
+  p_turn int[], f_parent bigint[], f_topic text[], f_id text[], f_prio smallint[], f_record bytea[], f_key text[], f_delay float8[],
   f_at float8[], f_expires_in float8[], f_expires_at float8[], f_ukey text[], f_ufor float8[], f_ttl float8[], f_grp text[],
   OUT o_done bigint[], OUT o_forward boolean
 ) LANGUAGE plpgsql AS $$
@@ -13,8 +13,8 @@ DECLARE
 BEGIN
   PERFORM pg_advisory_xact_lock_shared(gate_1(1));
   SELECT * INTO o_done, v_topics FROM carry_1(
-    p_call, a_seq, a_tok, a_body, a_ttl, s_seq, s_tok, s_kind, s_delay, s_charge, s_failure, s_reason, f_parent, f_topic, f_id,
-    f_prio, f_record, f_key, f_delay, f_at, f_expires_in, f_expires_at, f_ukey, f_ufor, f_ttl, f_grp, clock_timestamp());
+    p_call, a_seq, a_tok, a_body, a_ttl, s_seq, s_tok, s_kind, s_delay, s_charge, s_failure, s_reason, p_turn, f_parent, f_topic,
+    f_id, f_prio, f_record, f_key, f_delay, f_at, f_expires_in, f_expires_at, f_ukey, f_ufor, f_ttl, f_grp, clock_timestamp());
   PERFORM uncount_1(v_topics);
   PERFORM wake_1(NULL, cardinality(v_topics));
   o_forward := s_seq IS NOT NULL AND EXISTS (SELECT 1 FROM dead WHERE forward);
@@ -24,28 +24,66 @@ END $$;
 CREATE FUNCTION carry_1(
   p_call bigint, a_seq bigint[], a_tok bigint[], a_body bytea[], a_ttl float8[],
   s_seq bigint[], s_tok bigint[], s_kind smallint[], s_delay float8[], s_charge smallint[], s_failure bytea[], s_reason text[],
+  p_turn int[], f_parent bigint[], f_topic text[], f_id text[], f_prio smallint[], f_record bytea[], f_key text[], f_delay float8[],
+  f_at float8[], f_expires_in float8[], f_expires_at float8[], f_ukey text[], f_ufor float8[], f_ttl float8[], f_grp text[],
+  p_now timestamptz, OUT o_done bigint[], OUT o_topics int[]
+) LANGUAGE plpgsql AS $$
+DECLARE
+  t record;
+  v record;
+  v_next int := 1;             -- the first ack that is still to be carried out
+BEGIN
+  PERFORM prelock_1(a_seq || s_seq, array(SELECT f_topic[n] FROM generate_subscripts(f_topic, 1) n),
+    array(SELECT f_key[n] FROM generate_subscripts(f_topic, 1) n), array(SELECT f_ukey[n] FROM generate_subscripts(f_topic, 1) n));
+  -- in portions only where it shows: something ends that is no ack, and what ends brings messages
+  IF p_turn IS NOT NULL AND (f_parent IS NOT NULL OR EXISTS (SELECT 1 FROM grp))
+      AND (s_kind && '{2,3}' OR EXISTS (SELECT 1 FROM lease WHERE seq = ANY (s_seq) AND cancelled)) THEN
+    FOR t IN SELECT x.turn, min(x.n)::int AS first, max(x.n)::int AS last FROM unnest(p_turn) WITH ORDINALITY x(turn, n)
+        GROUP BY x.turn ORDER BY x.turn LOOP
+      SELECT y.o_done AS done, y.o_topics AS topics INTO v FROM portion_1(
+        p_call, a_seq[v_next:t.turn], a_tok[v_next:t.turn], a_body[v_next:t.turn], a_ttl[v_next:t.turn], s_seq[t.first:t.last],
+        s_tok[t.first:t.last], s_kind[t.first:t.last], s_delay[t.first:t.last], s_charge[t.first:t.last], s_failure[t.first:t.last],
+        s_reason[t.first:t.last], f_parent, f_topic, f_id, f_prio, f_record, f_key, f_delay, f_at, f_expires_in, f_expires_at, f_ukey,
+        f_ufor, f_ttl, f_grp, p_now) y;
+      o_done := o_done || v.done;
+      o_topics := o_topics || v.topics;
+      v_next := t.turn + 1;
+    END LOOP;
+    s_seq := NULL;
+  END IF;
+  SELECT y.o_done AS done, y.o_topics AS topics INTO v FROM portion_1(
+    p_call, a_seq[v_next:], a_tok[v_next:], a_body[v_next:], a_ttl[v_next:], s_seq, s_tok, s_kind, s_delay, s_charge, s_failure, s_reason,
+    f_parent, f_topic, f_id, f_prio, f_record, f_key, f_delay, f_at, f_expires_in, f_expires_at, f_ukey, f_ufor, f_ttl, f_grp, p_now) y;
+  o_done := o_done || v.done;
+  o_topics := o_topics || v.topics;
+END $$;
+
+-- Acks, what follows them, then the others.
+CREATE FUNCTION portion_1(
+  p_call bigint, a_seq bigint[], a_tok bigint[], a_body bytea[], a_ttl float8[],
+  s_seq bigint[], s_tok bigint[], s_kind smallint[], s_delay float8[], s_charge smallint[], s_failure bytea[], s_reason text[],
   f_parent bigint[], f_topic text[], f_id text[], f_prio smallint[], f_record bytea[], f_key text[], f_delay float8[],
   f_at float8[], f_expires_in float8[], f_expires_at float8[], f_ukey text[], f_ufor float8[], f_ttl float8[], f_grp text[],
   p_now timestamptz, OUT o_done bigint[], OUT o_topics int[]
 ) LANGUAGE plpgsql AS $$
 DECLARE
+  v_ids text[];
   v_done bigint[];
   v_topics int[];
 BEGIN
-  PERFORM prelock_1(a_seq || s_seq, array(SELECT f_topic[n] FROM generate_subscripts(f_topic, 1) n),
-    array(SELECT f_key[n] FROM generate_subscripts(f_topic, 1) n), array(SELECT f_ukey[n] FROM generate_subscripts(f_topic, 1) n));
-  IF a_seq IS NOT NULL THEN
-    SELECT * INTO o_done, o_topics FROM ack_1(a_seq, a_tok, a_body, a_ttl, p_now);
-  END IF;
-  IF f_parent IS NOT NULL THEN  -- after the acks: they free the unique texts and keys that these may want
-    PERFORM oversize_1(f_topic, f_id, f_record);
-    PERFORM store_1(array(
-      SELECT ROW (x.id, x.topic, x.prio, x.record, x.key, x.delay, x.at, x.expires_in, x.expires_at, x.ukey, x.ufor, x.ttl,
-          x.grp)::draft
-        FROM unnest(f_parent, f_id, f_topic, f_prio, f_record, f_key, f_delay, f_at, f_expires_in, f_expires_at, f_ukey, f_ufor,
-          f_ttl, f_grp) WITH ORDINALITY
-          x(parent, id, topic, prio, record, key, delay, at, expires_in, expires_at, ukey, ufor, ttl, grp, n)
-       WHERE x.parent = ANY (o_done) ORDER BY x.n), p_call, p_now);
+  IF cardinality(a_seq) > 0 THEN
+    SELECT * INTO o_done, o_topics, v_ids FROM ack_1(a_seq, a_tok, a_body, a_ttl, p_now);
+    IF f_parent IS NOT NULL THEN  -- after the acks: they free the unique texts and keys that these may want
+      PERFORM oversize_1(f_topic, f_id, f_record);
+      PERFORM store_1(array(
+        SELECT ROW (x.id, x.topic, x.prio, x.record, x.key, x.delay, x.at, x.expires_in, x.expires_at, x.ukey, x.ufor, x.ttl,
+            x.grp)::draft
+          FROM unnest(f_parent, f_id, f_topic, f_prio, f_record, f_key, f_delay, f_at, f_expires_in, f_expires_at, f_ukey, f_ufor,
+            f_ttl, f_grp) WITH ORDINALITY
+            x(parent, id, topic, prio, record, key, delay, at, expires_in, expires_at, ukey, ufor, ttl, grp, n)
+         WHERE x.parent = ANY (o_done) ORDER BY x.n), p_call, p_now);
+    END IF;
+    PERFORM told_1(v_ids, true, p_now);
   END IF;
   IF s_seq IS NOT NULL THEN
     SELECT * INTO v_done, v_topics FROM giveback_1(s_seq, s_tok, s_kind, s_delay, s_charge, s_failure, s_reason, p_now);
@@ -56,13 +94,13 @@ END $$;
 
 -- Done, with or without a result that is kept. What is light and keeps none is only noted: see `ended`.
 CREATE FUNCTION ack_1(
-  p_seq bigint[], p_tok bigint[], p_body bytea[], p_ttl float8[], p_now timestamptz, OUT o_done bigint[], OUT o_topics int[]
+  p_seq bigint[], p_tok bigint[], p_body bytea[], p_ttl float8[], p_now timestamptz, OUT o_done bigint[], OUT o_topics int[],
+  OUT o_ids text[]             -- whom a group may wait for
 ) LANGUAGE plpgsql AS $$
 DECLARE
   v record;
   v_grouped boolean;
   v_awaited boolean;
-  v_ids text[];
 BEGIN
   WITH u AS MATERIALIZED (SELECT * FROM unnest(p_seq, p_tok, p_body, p_ttl) u(seq, tok, body, ttl)),
   s AS (DELETE FROM lease l USING u WHERE l.seq BETWEEN u.seq AND u.seq AND l.token = u.tok AND l.until - p_now > '0'
@@ -98,13 +136,10 @@ BEGIN
   v_grouped := EXISTS (SELECT 1 FROM grp);
   v_awaited := EXISTS (SELECT 1 FROM awaited);
   IF v_grouped OR v_awaited THEN
-    v_ids := v.ids || array(SELECT m.id FROM msg m WHERE m.seq = ANY (v.light));
-  END IF;
-  IF v_grouped THEN
-    PERFORM told_1(v_ids, true, p_now);
+    o_ids := v.ids || array(SELECT m.id FROM msg m WHERE m.seq = ANY (v.light));
   END IF;
   IF v_awaited THEN
-    PERFORM tell_1(v_ids);
+    PERFORM tell_1(o_ids);
   END IF;
 END $$;
 

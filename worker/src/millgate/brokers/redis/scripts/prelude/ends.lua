@@ -53,8 +53,9 @@ local function gone(t, row)
   if row.unique and call('HGET', P .. 'u', row.unique) == row.id then gather('HDEL', P .. 'u', row.unique) end
 end
 
+-- `drafts` come after the end, which frees the unique text and the key that they may want, and before its groups are told.
 --@seldom
-local function succeeded(t, row, lease, result, ttl)
+local function succeeded(t, row, lease, result, ttl, drafts)
   counts(row)
   t.ok = t.ok + 1
   remove(t, row, lease)
@@ -64,6 +65,7 @@ local function succeeded(t, row, lease, result, ttl)
   end
   if kept < MEMORY / 1000 then gather('HSET', recent(1), row.id, t.n) end
   gone(t, row)
+  if drafts and drafts[1] then follow(drafts) end
   told(row.id, 'S')
 end
 

@@ -1,4 +1,5 @@
--- Groups: `gr:<id>` has members, callback, require_all, watched ids; `gp:`, `gf:` the members that are pending and that
+-- Groups: `gr:<id>` has members, callback, require_all, watched ids, and under `way:<member>` the steps of the chain that lead to
+-- a member which is not its first; `gp:`, `gf:` the members that are pending and that
 -- failed; `wt` maps a watched id to pairs of group and member; `cb` a buried callback to its group.
 
 -- The pairs of a watched id. One that is itself the member, of one group, is kept as a zero byte and the group.
@@ -90,14 +91,46 @@ local function note(gid, member, state)
   if state ~= 'S' then call('SADD', P .. 'gf:' .. gid, member) end
 end
 
+-- The steps up to a member, itself the last.
+--@seldom
+local function way_to(gid, member)
+  local packed = call('HGET', P .. 'gr:' .. gid, 'way:' .. member)
+  return packed and munpack(packed) or { member }
+end
+
+-- Note what is known of a member already, going along its way from a place on to the step that is under way. A step that was
+-- stored under its id before, or not at all since its text was taken, brings no other with it.
+--@seldom
+local function look_along(gid, way, from)
+  for place = from, #way do
+    local state = state_of(way[place])
+    if state == 'W' then return end
+    if state ~= 'S' or place == #way then return note(gid, way[#way], state) end
+  end
+end
+
+-- The end of an earlier step of a member's chain.
+--@seldom
+local function step_ended(gid, member, id, state)
+  local way = way_to(gid, member)
+  for place, step in ipairs(way) do
+    if step == id then
+      if state == 'S' then look_along(gid, way, place + 1) else note(gid, member, state) end
+      return
+    end
+    if state_of(step) == 'W' then return end -- it is another's, and may be forgotten when this chain comes to it
+  end
+end
+
+-- What follows a message that succeeded is stored by then.
 --@seldom
 local function member_ended(id, state)
   local packed = call('HGET', P .. 'wt', id)
   if not packed then return end
   for _, pair in ipairs(watched_for(id, packed)) do
     local gid, member = pair[1], pair[2]
-    if call('EXISTS', P .. 'gr:' .. gid) == 1 and not (state == 'S' and id ~= member) then
-      note(gid, member, state)
+    if call('EXISTS', P .. 'gr:' .. gid) == 1 then
+      if id == member then note(gid, member, state) else step_ended(gid, member, id, state) end
       close_if_complete(gid)
     end
   end

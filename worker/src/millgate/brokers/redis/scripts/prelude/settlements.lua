@@ -140,9 +140,7 @@ local function end_one(op, stale)
   local t = topic(row.tn)
   local marked = exists('cx') and call('SISMEMBER', P .. 'cx', op.id) == 1
   if op.kind == 'R' then
-    -- the end comes first: it frees the unique text and the key that a follower may want
-    succeeded(t, row, lease, op.result, op.ttl)
-    if #op.drafts > 0 then follow(op.drafts) end
+    succeeded(t, row, lease, op.result, op.ttl, op.drafts)
   elseif op.kind == 'X' then
     cancelled(t, row, lease)
   else
