@@ -213,6 +213,31 @@ def test_a_key_limit_is_raised_lowered_and_lifted_while_work_waits(
 # --- the whole queue -----------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("back", ["failed", "requeued", "lost"])
+def test_a_key_limit_that_sank_holds_for_what_comes_back(
+    broker: Broker, hand: Hand, pass_time: PassTime, back: str
+) -> None:
+    broker.configure([a_topic(key_limit=3, lease=1.0)])
+    broker.publish(messages := some_messages(3, key="k"))
+    claims = hand.claim(3)
+    broker.configure([a_topic(key_limit=1, lease=1.0)])
+    if back == "failed":
+        for claim in claims:
+            hand.fail(claim)
+    elif back == "requeued":
+        broker.requeue(ids(messages))
+    else:
+        pass_time(1.1)
+    ran = []
+    while len(ran) < 3:
+        claims = hand.claim(5)
+        assert len(claims) <= 1
+        ran += ids(claims)
+        hand.ack(*claims)
+        pass_time(0.02)
+    assert sorted(ran) == sorted(ids(messages))
+
+
 def test_the_queues_limit_holds_over_all_topics(broker: Broker, hand: Hand) -> None:
     broker.configure([], QueuePolicy(limit=4))
     broker.publish([*some_messages(5, topic="a"), *some_messages(5, topic="b")])

@@ -8,6 +8,7 @@ import pytest
 
 from millgate.brokers.base import Broker
 from millgate.queues import Ordering
+from millgate.settlement import Later
 from support.builders import a_message, a_topic, some_messages
 from support.wait import eventually
 from support.working import Hand, ids
@@ -95,6 +96,49 @@ def test_a_lost_run_goes_before_the_next(
         return ids(survivor.claim(5))
 
     assert eventually(again, timeout=4) == [first.id]
+
+
+def one_at_a_time(hand: Hand, expected: list[str]) -> None:
+    """Expect that these, and no others, are handed over, each when the one before has ended."""
+    ran = []
+    while claims := hand.claim(5):
+        assert len(claims) == 1
+        ran += ids(claims)
+        hand.ack(*claims)
+    assert sorted(ran) == sorted(expected)
+
+
+@pytest.mark.parametrize("ordering", [Ordering.FIFO, Ordering.KEY])
+@pytest.mark.parametrize("delay", [0.0, 0.4])
+def test_an_order_that_comes_while_retries_wait_lets_one_run_at_a_time(
+    broker: Broker, hand: Hand, pass_time: PassTime, ordering: Ordering, delay: float
+) -> None:
+    broker.publish(messages := some_messages(3, key="k"))
+    for claim in hand.claim(3):
+        hand.fail(claim, delay)
+    broker.publish([late := a_message(key="k")])
+    broker.configure([a_topic(ordering=ordering)])
+    pass_time(2 * delay)
+    one_at_a_time(hand, [*ids(messages), late.id])
+
+
+@pytest.mark.parametrize("ordering", [Ordering.FIFO, Ordering.KEY])
+@pytest.mark.parametrize("back", ["at once", "later", "together", "requeued"])
+def test_an_order_that_comes_while_several_run_lets_one_run_at_a_time_after(
+    broker: Broker, hand: Hand, pass_time: PassTime, ordering: Ordering, back: str
+) -> None:
+    broker.publish(messages := some_messages(3, key="k"))
+    claims = hand.claim(3)
+    broker.configure([a_topic(ordering=ordering)])
+    if back == "requeued":
+        assert sorted(broker.requeue(ids(messages))) == sorted(ids(messages))
+    elif back == "together":
+        assert broker.settle([Later(c.ref, 0.4 * (n > 0)) for n, c in enumerate(claims)]) == ()
+    else:
+        for claim in claims:
+            hand.fail(claim, 0.4 if back == "later" else 0.0)
+    pass_time(0.8 if back in ("later", "together") else 0.0)
+    one_at_a_time(hand, ids(messages))
 
 
 def test_an_order_may_be_set_and_lifted_while_work_waits(broker: Broker, hand: Hand) -> None:

@@ -19,7 +19,8 @@ _SLACK = 64
 class Gate:
     """The slots of one key (or of a whole FIFO topic) and who waits for them.
 
-    A `sticky` gate keeps the slot of a row that has started until the row has ended for good, retries included.
+    A `sticky` gate keeps the slot of a row that has started until the row has ended for good, retries included; not
+    when more have started than there are slots, since the gate came when they ran.
     The rows in the lane are always the best-ranked of those that wait.
     """
 
@@ -69,7 +70,7 @@ class Gate:
 
     def returned(self, row: Row) -> None:
         """A row came back from a worker, and will run again."""
-        if row.holds and not self.sticky:
+        if row.holds and (not self.sticky or self.busy > self.limit):
             self.busy -= 1
             row.holds = False
 

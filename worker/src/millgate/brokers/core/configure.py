@@ -86,7 +86,7 @@ def _gating(policy: TopicPolicy) -> tuple[object, ...]:
 
 def _regate(store: Store, now: float, topic: Topic) -> None:
     """Let every row pass the new gates: what has started takes its slot first, then the others in order."""
-    rows = [row for row in store.rows.values() if row.topic is topic]
+    policy, rows = topic.policy, [row for row in store.rows.values() if row.topic is topic]
     waiting = [
         (row.ready if row.where == LANE else now, row)
         for row in rows
@@ -96,9 +96,16 @@ def _regate(store: Store, now: float, topic: Topic) -> None:
         _lift(store, row, now)
     topic.gates.clear()
     topic.line = Line()
+    started = []
     for row in rows:
         row.gate, row.holds = None, False
-        if row.where == LEASED or (row.where in (DELAYED, GONE) and row.attempt):
+        if row.where == LEASED:
+            _occupy(topic, row)
+        elif row.where in (DELAYED, GONE) and row.attempt and policy.ordering is not Ordering.NONE:
+            started.append(row)
+    for row in sorted(started, key=lambda row: row.rank):
+        gate = topic.gate_of(row)
+        if gate is not None and gate.busy < gate.limit:
             _occupy(topic, row)
     # as they entered, so that the ages stay in order; a gate puts the better ranked first by itself
     for ready, row in sorted(waiting, key=lambda entry: (entry[0], entry[1].rank)):
@@ -114,8 +121,6 @@ def _lift(store: Store, row: Row, now: float) -> None:
 
 def _occupy(topic: Topic, row: Row) -> None:
     """Give a row that has started the slot it would hold had the gate been there all along."""
-    if row.where != LEASED and topic.policy.ordering is Ordering.NONE:
-        return
     gate = row.gate = topic.gate_of(row)
     if gate is not None:
         gate.busy += 1

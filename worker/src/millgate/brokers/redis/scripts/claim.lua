@@ -254,8 +254,9 @@ local function serve(t, count)
       else
         counts(row, counted and counted[k] or '')
         local g = gate_of(t, row.key)
-        if g and not (t.c.order and row.started) then call('ZREM', gate_key(t, g), id) end
-        if row.started then retrying(t, row, -1) end
+        local holds = row.started and not stands_back(t, id)
+        if g and not (t.c.order and holds) then call('ZREM', gate_key(t, g), id) end
+        if holds then retrying(t, row, -1) end
         if row.expires and not row.started and row.expires <= NOW then
           row.nowhere = true
           row.failure = EXPIRED

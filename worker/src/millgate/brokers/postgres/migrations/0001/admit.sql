@@ -1,6 +1,6 @@
 -- Let due messages of keys into ready, or park them when their key has no free slot. Among those of a key that wait, the
 -- best (priority, then order of publication) are the ones in ready. Every way into ready but a kept slot comes here, or,
--- for what comes back from a worker and has its slot, to exchange_1.
+-- for what comes back from a worker and has its slot, to returned_1.
 CREATE FUNCTION admit_1(p_rows work[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   PERFORM keys_1(array_agg(w.topic), array_agg(w.adm)) FROM unnest(p_rows) w;

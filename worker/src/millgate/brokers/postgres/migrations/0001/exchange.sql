@@ -29,3 +29,27 @@ BEGIN
     END LOOP;
   END LOOP;
 END $$;
+
+-- The same for what came back from workers into ready with its slot. Of what ran when a limit sank, or an order came, more may
+-- come back than their key has slots by now: these are parked.
+CREATE FUNCTION returned_1(p_topics int[], p_adms text[]) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  v_key record;
+BEGIN
+  IF p_adms IS NULL THEN
+    RETURN;
+  END IF;
+  FOR v_key IN SELECT k.*, t.sticky, t.adm_lim
+      FROM (SELECT DISTINCT topic, adm COLLATE "C" AS adm FROM unnest(p_topics, p_adms) x(topic, adm) ORDER BY 1, 2) x
+      JOIN topic t ON t.id = x.topic CROSS JOIN LATERAL (
+        SELECT s.topic, s.adm, s.n FROM keystate s WHERE s.topic = x.topic AND s.adm = x.adm AND s.n > t.adm_lim FOR UPDATE) k LOOP
+    WITH r AS (DELETE FROM ready WHERE ctid = ANY (array(
+        SELECT y.ctid FROM ready y WHERE y.adm = v_key.adm AND y.lane BETWEEN v_key.topic << 4 AND (v_key.topic << 4) | 15
+          ORDER BY v_key.sticky AND y.failures + y.losses + y.interruptions > 0, y.lane DESC, y.seq DESC
+          LIMIT v_key.n - v_key.adm_lim FOR UPDATE SKIP LOCKED)) RETURNING *),
+    p AS (INSERT INTO parked SELECT v_key.topic, adm, lane & 15, seq, since, failures, losses, interruptions, failure, progress FROM r),
+    u AS (UPDATE keystate SET n = n - (SELECT count(*) FROM r) WHERE topic = v_key.topic AND adm = v_key.adm)
+    INSERT INTO delta (topic, ready, parked) SELECT v_key.topic, -count(*), count(*) FROM r HAVING count(*) > 0;
+  END LOOP;
+  PERFORM exchange_1(p_topics, p_adms);
+END $$;

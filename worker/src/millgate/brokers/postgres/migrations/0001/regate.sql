@@ -77,7 +77,8 @@ BEGIN
   RETURN v_count;
 END $$;
 
--- Set up the gates of the policy in force, with the slots that are held by what runs, and by retries that keep theirs.
+-- Set up the gates of the policy in force, with the slots that are held by what runs, and of a key of which nothing runs by
+-- the best of its delayed retries.
 CREATE FUNCTION stand_1(p_topic int) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   t topic;
@@ -87,22 +88,29 @@ BEGIN
   DELETE FROM keystate WHERE topic = p_topic;
   UPDATE lease l SET adm = CASE WHEN t.fifo THEN '' WHEN t.adm_lim IS NOT NULL THEN m.key END
     FROM msg m WHERE l.topic = p_topic AND m.seq = l.seq;
-  UPDATE delayed d SET adm = CASE WHEN t.fifo THEN '' ELSE m.key END
-    FROM msg m WHERE t.sticky AND d.topic = p_topic AND d.failures + d.losses + d.interruptions > 0 AND m.seq = d.seq;
-  INSERT INTO keystate SELECT p_topic, x.adm, count(*)::int FROM (
-      SELECT adm FROM lease WHERE topic = p_topic AND adm IS NOT NULL
-      UNION ALL SELECT adm FROM delayed WHERE topic = p_topic AND adm IS NOT NULL) x GROUP BY x.adm;
+  INSERT INTO keystate SELECT p_topic, adm, count(*)::int FROM lease WHERE topic = p_topic AND adm IS NOT NULL GROUP BY adm;
+  WITH x AS MATERIALIZED (
+    SELECT DISTINCT ON (y.gate) y.seq, y.gate FROM (
+        SELECT d.seq, d.prio, CASE WHEN t.fifo THEN '' ELSE m.key END AS gate FROM delayed d JOIN msg m ON m.seq BETWEEN d.seq AND d.seq
+         WHERE t.sticky AND d.topic = p_topic AND d.failures + d.losses + d.interruptions > 0) y
+     WHERE y.gate IS NOT NULL AND (SELECT s.n FROM keystate s WHERE s.topic = p_topic AND s.adm = y.gate) IS NULL
+     ORDER BY y.gate, y.prio DESC, y.seq),
+  u AS (UPDATE delayed d SET adm = x.gate FROM x WHERE d.seq BETWEEN x.seq AND x.seq)
+  INSERT INTO keystate SELECT p_topic, gate, 1 FROM x;
 END $$;
 
--- Let a batch of what has started wait in the slots that it keeps; how many.
+-- Let the best of a key's due retries wait in the slot that it keeps, of a batch of keys that have no other; how many.
 CREATE FUNCTION resume_1(t topic, p_most int) RETURNS int LANGUAGE plpgsql AS $$
 DECLARE
   v_count int;
 BEGIN
   WITH s AS MATERIALIZED (
-    SELECT p.ctid AS at FROM parked p JOIN msg m ON m.seq BETWEEN p.seq AND p.seq
-     WHERE p.topic = t.id AND p.adm = '' AND p.failures + p.losses + p.interruptions > 0 AND (t.fifo OR m.key IS NOT NULL) LIMIT p_most),
-  p AS (DELETE FROM parked x WHERE x.ctid = ANY (array(SELECT s.at FROM s)) RETURNING x.*),
+    SELECT y.* FROM (
+        SELECT p.ctid AS at, p.rank, p.seq, CASE WHEN t.fifo THEN '' ELSE m.key END AS gate FROM parked p JOIN msg m ON m.seq BETWEEN p.seq AND p.seq
+         WHERE p.topic = t.id AND p.adm = '' AND p.failures + p.losses + p.interruptions > 0) y
+     WHERE y.gate IS NOT NULL AND (SELECT k.n FROM keystate k WHERE k.topic = t.id AND k.adm = y.gate) IS NULL
+     ORDER BY y.rank, y.seq LIMIT p_most),
+  p AS (DELETE FROM parked x WHERE x.ctid = ANY (array(SELECT DISTINCT ON (s.gate) s.at FROM s ORDER BY s.gate, s.rank, s.seq)) RETURNING x.*),
   g AS MATERIALIZED (SELECT p.*, CASE WHEN t.fifo THEN '' ELSE (SELECT m.key FROM msg m WHERE m.seq = p.seq) END AS gate FROM p),
   r AS (INSERT INTO ready SELECT (t.id << 4) | rank, seq, since, failures, losses, interruptions, gate, failure, progress FROM g),
   k AS (INSERT INTO keystate AS k (topic, adm, n) SELECT t.id, gate, count(*) FROM g GROUP BY gate

@@ -161,16 +161,22 @@ BEGIN
       (l.failures + (u.kind = 2 OR u.kind = 1 AND u.charge = 0)::int) AS failures,
       (l.losses + (u.kind = 1 AND u.charge = 1)::int) AS losses,
       (l.interruptions + (u.kind = 1 AND u.charge = 2)::int) AS interruptions),
+  k AS MATERIALIZED (  -- who keeps a slot of a strict order meanwhile: not those that are more than it has, since it came late
+    SELECT x.seq FROM (
+      SELECT s.seq, row_number() OVER (PARTITION BY s.topic, s.adm ORDER BY s.prio, s.seq DESC) > z.n - t.adm_lim AS keeps
+        FROM s JOIN topic t ON t.id = s.topic
+          CROSS JOIN LATERAL (SELECT y.n FROM keystate y WHERE y.topic = s.topic AND y.adm = s.adm LIMIT 1) z
+       WHERE t.sticky AND s.kind = 1 AND s.delay > 0 AND s.adm IS NOT NULL) x WHERE x.keeps),
   r AS (INSERT INTO ready SELECT (topic << 4) | (9 - prio), seq, p_now, failures, losses, interruptions, adm, failure, progress
     FROM s WHERE kind = 1 AND delay <= 0),
   l AS (INSERT INTO delayed SELECT p_now + s.delay * interval '1 s', s.seq, s.topic, s.prio, s.failures, s.losses, s.interruptions,
-      CASE WHEN t.sticky THEN s.adm END, s.failure, s.progress
-    FROM s JOIN topic t ON t.id = s.topic WHERE s.kind = 1 AND s.delay > 0),
+      CASE WHEN s.seq IN (SELECT k.seq FROM k) THEN s.adm END, s.failure, s.progress
+    FROM s WHERE s.kind = 1 AND s.delay > 0),
   c AS (INSERT INTO delta (topic, leased, ready, delayed) SELECT topic, -count(*), count(*) FILTER (WHERE kind = 1 AND delay <= 0),
       count(*) FILTER (WHERE kind = 1 AND delay > 0) FROM s GROUP BY topic)
   SELECT array_agg(s.seq) AS done, array_agg(s.topic) FILTER (WHERE s.counted) AS topics,
-      array_agg(s.topic) FILTER (WHERE s.adm IS NOT NULL AND s.kind = 1 AND s.delay > 0 AND NOT t.sticky) AS atopics,
-      array_agg(s.adm) FILTER (WHERE s.adm IS NOT NULL AND s.kind = 1 AND s.delay > 0 AND NOT t.sticky) AS adms,
+      array_agg(s.topic) FILTER (WHERE s.adm IS NOT NULL AND s.kind = 1 AND s.delay > 0 AND s.seq NOT IN (SELECT k.seq FROM k)) AS atopics,
+      array_agg(s.adm) FILTER (WHERE s.adm IS NOT NULL AND s.kind = 1 AND s.delay > 0 AND s.seq NOT IN (SELECT k.seq FROM k)) AS adms,
       array_agg(ROW (s.seq, s.topic, s.adm, s.attempt, s.failures, s.losses, s.interruptions, s.failure, s.progress, s.reason, w.name,
         NULL)::over) FILTER (WHERE s.kind = 2) AS buried,
       array_agg(ROW (s.seq, s.topic, s.adm, s.attempt, s.failures, s.losses, s.interruptions, s.failure, s.progress, NULL, w.name,
@@ -179,11 +185,11 @@ BEGIN
       array_agg(s.adm) FILTER (WHERE s.adm IS NOT NULL AND s.kind = 1 AND s.delay <= 0) AS badms,
       array_agg(DISTINCT s.topic) FILTER (WHERE s.kind = 1 AND s.delay <= 0) AS back,
       count(*) FILTER (WHERE s.kind = 1 AND s.delay <= 0)::int AS backs
-    INTO v FROM s JOIN topic t ON t.id = s.topic LEFT JOIN worker w ON w.id = s.worker;
+    INTO v FROM s LEFT JOIN worker w ON w.id = s.worker;
   o_done := v.done;
   o_topics := v.topics;
   PERFORM release_1(v.atopics, v.adms, p_now);
-  PERFORM exchange_1(v.btopics, v.badms);
+  PERFORM returned_1(v.btopics, v.badms);
   PERFORM finish_1(v.buried, 2::smallint, p_now);
   PERFORM finish_1(v.dropped, 3::smallint, p_now);
   IF v.back IS NOT NULL THEN

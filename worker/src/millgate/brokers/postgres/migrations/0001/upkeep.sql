@@ -167,7 +167,7 @@ BEGIN
     INTO v FROM s;
   o_count := v.n; o_counted := v.counted; o_buried := v.buried; o_dropped := v.dropped;
   IF v.back IS NOT NULL THEN
-    PERFORM exchange_1(v.btopics, v.badms);
+    PERFORM returned_1(v.btopics, v.badms);
     PERFORM wake_1(v.back, v.n);
   END IF;
   IF v.n < p_most AND (u.whole OR u.reaped < p_now - interval '1 s') THEN

@@ -52,7 +52,7 @@ BEGIN
       PERFORM ahead_1(array(SELECT e.seq FROM unnest(v.dropped) e));
       PERFORM finish_1(v.dropped, 3::smallint, p_now);
     END IF;
-    PERFORM exchange_1(v.btopics, v.badms);
+    PERFORM returned_1(v.btopics, v.badms);
     PERFORM uncount_1(v.counted);
     PERFORM wake_1(v.topics, v.n);
   END IF;

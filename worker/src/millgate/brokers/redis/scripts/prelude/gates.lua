@@ -1,7 +1,8 @@
 -- Gates: per-key limits and strict orders.
 -- `p:<topic>:<key>` has the rows of a key that wait and hold no slot, by rank; the first of them, as many as slots are
 -- free, are in the lane, the others parked in `pz`. A slot is held by a row that runs, and in a strict order also by one
--- that has started and waits for its retry (`kl`, `kh` count both).
+-- that has started and waits for its retry (`kl`, `kh` count both). Of more than one that has started, since the order came
+-- late, all but one stand among the others (`kd`), and hold none.
 
 local deserted = {} -- gates at which nobody waits, as far as somebody looked
 
@@ -33,6 +34,13 @@ end
 local function retrying(t, row, by)
   t.rh = t.rh + by
   if row.key then tally(P .. 'kh:' .. t.n, row.key, by) end
+end
+
+-- Whether a row that has started holds no slot, though it waits in a strict order; from now on it may hold one.
+--@seldom
+local function stands_back(t, id)
+  if t.others == 'unknown' then t.others = call('EXISTS', P .. 'kd:' .. t.n) == 1 end
+  return t.others and call('SREM', P .. 'kd:' .. t.n, id) == 1
 end
 
 --@seldom
@@ -75,7 +83,13 @@ local function enter(t, row, ready)
   local g = gate_of(t, row.key)
   if g then
     counts(row)
-    if not (t.c.order and row.started) then
+    local holds = t.c.order and row.started
+    if holds and busy(t, g) > 1 then -- it is counted itself
+      holds, t.others = false, true
+      retrying(t, row, -1)
+      call('SADD', P .. 'kd:' .. t.n, row.id)
+    end
+    if not holds then
       local p = gate_key(t, g)
       local free = slots(t) - busy(t, g)
       call('ZADD', p, row.rank, row.id)

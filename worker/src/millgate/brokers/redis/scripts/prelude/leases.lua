@@ -65,7 +65,7 @@ local function remove(t, row, lease)
       at = nil
     end
   end
-  if row.started then retrying(t, row, -1) end
+  if row.started and not stands_back(t, row.id) then retrying(t, row, -1) end
   if t.rg == '1' then
     call('ZREM', gate_key(t, ''), row.id)
     if row.key then call('ZREM', gate_key(t, row.key), row.id) end

@@ -8,6 +8,7 @@ local function regate(t, budget)
     call('ZREM', gate_key(t, ''), id)
     local row = row_of(id)
     if row and row.key then call('ZREM', gate_key(t, row.key), id) end
+    if row and stands_back(t, id) then retrying(t, row, 1) end
   end
   if t.rg == '1' then
     for _, key in ipairs({ t.q, P .. 'pz:' .. t.n }) do

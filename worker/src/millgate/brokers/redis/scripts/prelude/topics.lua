@@ -10,7 +10,7 @@ local function topic(tn)
   local w, l, e = call('ZCARD', q), tonumber(v[2]) or 0, tonumber(v[5]) or 0
   t = { n = tn, c = munpack(v[1]), l = l, hp = v[3] == '1', rg = v[4], e = e, q = q, w = w, e0 = e, l0 = l, w0 = w, l1 = l,
     rest = false, rated = false, lane = false, lanes = 0, new = false, arm = false, late = false, aged = false,
-    news = false, live = false, back = 'unknown' }
+    news = false, live = false, back = 'unknown', others = 'unknown' }
   setmetatable(t, REST)
   T[tn] = t
   return t
