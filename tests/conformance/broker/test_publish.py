@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from millgate.brokers.base import MAX_BATCH, Broker, State
@@ -14,7 +16,9 @@ from millgate.errors import (
 )
 from millgate.message import Group, Message, Options, Receipt
 from millgate.queues import QueuePolicy, Undeclared
+from millgate.settlement import Ack, Later
 from support.builders import a_message, a_topic, some_messages
+from support.wait import eventually
 from support.working import Hand, ids
 
 
@@ -149,6 +153,41 @@ def test_a_full_queue_refuses_the_whole_call_and_takes_it_when_there_is_room(
 def test_delayed_messages_count_towards_a_full_queue(broker: Broker) -> None:
     broker.configure([], QueuePolicy(max_waiting=2))
     broker.publish([a_message(delay=60), a_message(topic="other")])
+    with pytest.raises(QueueFull):
+        broker.publish([a_message()])
+
+
+@pytest.mark.parametrize(
+    "how", ["failed", "delayed", "requeued", "unregistered", "lost", "replayed", "follows"]
+)
+def test_what_comes_back_is_never_refused_and_counts_towards_a_full_queue(
+    broker: Broker, hand: Hand, pass_time: Callable[[float], None], how: str
+) -> None:
+    broker.configure([a_topic(lease=1.0)], QueuePolicy(max_waiting=40))
+    broker.publish(some_messages(30))
+    claims = hand.claim(10)
+    if how == "replayed":
+        hand.bury(*claims)
+    broker.publish(some_messages(16))  # 36, and room for 4
+    if how == "failed":
+        broker.settle([Later(claim.ref) for claim in claims])
+    elif how == "delayed":
+        broker.settle([Later(claim.ref, 60.0) for claim in claims])
+    elif how == "requeued":
+        broker.requeue(ids(claims))
+    elif how == "unregistered":
+        broker.unregister(hand.worker)
+    elif how == "replayed":
+        broker.replay(ids(claims))
+    elif how == "follows":
+        broker.settle([Ack(claim.ref, publish=[a_message()]) for claim in claims])
+    else:
+        pass_time(1.1)
+        eventually(lambda: waiting(broker) == 46, timeout=4)
+    with pytest.raises(QueueFull, match="46 of at most 40"):
+        broker.publish([a_message()])
+    assert len(Hand(broker).claim(7)) == 7
+    broker.publish([a_message()])
     with pytest.raises(QueueFull):
         broker.publish([a_message()])
 

@@ -40,6 +40,7 @@ BEGIN
   IF cardinality(v_ended) > 0 THEN
     v_removed := array(SELECT m.id FROM unnest(v_ended) e JOIN msg m ON m.seq BETWEEN e.seq AND e.seq);
     PERFORM finish_1(v_ended, 3::smallint, v_now);
+    PERFORM unstock_1();
   END IF;
   RETURN array(SELECT CASE WHEN i.id = ANY (v_removed) AND array_position(p_ids, i.id) = i.n THEN 'removed' WHEN i.id = ANY (v_signals) THEN 'signalled'
       WHEN i.id = ANY (v_known) THEN 'finished' ELSE 'unknown' END
@@ -94,6 +95,7 @@ BEGIN
   v_ended := pull_1(v_seqs, NULL, 60);
   IF cardinality(v_ended) > 0 THEN
     PERFORM finish_1(v_ended, 3::smallint, v_now);
+    PERFORM unstock_1();
   END IF;
   o_count := cardinality(v_ended);
 END $$;

@@ -65,6 +65,7 @@ BEGIN
   END LOOP;
   IF v_rows IS NOT NULL THEN
     PERFORM enter_1(v_rows);
+    PERFORM unstock_1();
   END IF;
   RETURN v_done;
 END $$;
@@ -120,4 +121,5 @@ BEGIN
   PERFORM bury_1(ARRAY[p_seq]);
   PERFORM store_1(ARRAY[ROW (p_id, p_topic, p_prio, p_record, p_key, NULL, NULL, NULL, NULL, NULL, NULL, p_ttl, NULL)::draft], 0,
     clock_timestamp());
+  PERFORM unstock_1();
 END $$;

@@ -142,4 +142,5 @@ BEGIN
   END IF;
   PERFORM gather_1(p_group, ROW (c_id, c_topic, c_prio, c_record, c_key, c_delay, c_at, c_expires_in, c_expires_at, c_ukey, c_ufor,
     c_ttl, c_grp)::draft, p_require, p_watch, p_member, p_place, p_step, clock_timestamp());
+  PERFORM unstock_1();  -- a group of none has brought its callback
 END $$;

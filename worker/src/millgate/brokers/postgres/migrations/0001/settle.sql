@@ -32,6 +32,7 @@ DECLARE
   t record;
   v record;
   v_next int := 1;             -- the first ack that is still to be carried out
+  v_brings boolean := s_seq IS NOT NULL OR f_parent IS NOT NULL OR EXISTS (SELECT 1 FROM grp);
 BEGIN
   PERFORM prelock_1(a_seq || s_seq, array(SELECT f_topic[n] FROM generate_subscripts(f_topic, 1) n),
     array(SELECT f_key[n] FROM generate_subscripts(f_topic, 1) n), array(SELECT f_ukey[n] FROM generate_subscripts(f_topic, 1) n));
@@ -56,6 +57,9 @@ BEGIN
     f_parent, f_topic, f_id, f_prio, f_record, f_key, f_delay, f_at, f_expires_in, f_expires_at, f_ukey, f_ufor, f_ttl, f_grp, p_now) y;
   o_done := o_done || v.done;
   o_topics := o_topics || v.topics;
+  IF v_brings THEN
+    PERFORM unstock_1();
+  END IF;
 END $$;
 
 -- Acks, what follows them, then the others.

@@ -120,3 +120,11 @@ BEGIN
   END IF;
   UPDATE slot SET credit = least(v_most - v_depth, v_most / 10) WHERE topic = 0;
 END $$;
+
+-- That stock is void: something came to wait that nobody published, and the next publish counts it. Locks the queue's counter.
+CREATE FUNCTION unstock_1() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  IF (SELECT max_waiting FROM queue) IS NOT NULL THEN
+    UPDATE slot SET credit = 0 WHERE topic = 0 AND credit > 0;
+  END IF;
+END $$;

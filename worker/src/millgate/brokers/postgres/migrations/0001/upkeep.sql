@@ -5,6 +5,7 @@ DECLARE
   v_now timestamptz;
   v_late bigint[];
   v_expired over[];
+  v_count int;
   v record;
 BEGIN
   PERFORM pg_advisory_xact_lock_shared(gate_1(1));
@@ -20,8 +21,12 @@ BEGIN
     PERFORM finish_1(v_expired || v.o_buried, 2::smallint, v_now);
     PERFORM finish_1(v.o_dropped, 3::smallint, v_now);
   END IF;
-  PERFORM uncount_1(v.o_counted);
-  RETURN coalesce(cardinality(v_expired), 0) + v.o_count + promote_1(v_now, 1000);
+  v_count := coalesce(cardinality(v_expired), 0) + v.o_count + promote_1(v_now, 1000);
+  IF v_count > 0 THEN
+    PERFORM unstock_1();
+    PERFORM uncount_1(v.o_counted);
+  END IF;
+  RETURN v_count;
 END $$;
 
 -- Lock what these messages leave behind when they end, each kind once and in order: unique texts, keys. Before their places:

@@ -53,6 +53,7 @@ BEGIN
       PERFORM finish_1(v.dropped, 3::smallint, p_now);
     END IF;
     PERFORM returned_1(v.btopics, v.badms);
+    PERFORM unstock_1();
     PERFORM uncount_1(v.counted);
     PERFORM wake_1(v.topics, v.n);
   END IF;
