@@ -26,7 +26,7 @@ CHECKS = {
           LEFT JOIN (SELECT topic, sum(ready) AS ready, sum(parked) AS parked, sum(delayed) AS delayed,
               sum(leased) AS leased, sum(dead) AS dead, sum(enq - done - failed) AS alive
             FROM (SELECT * FROM counter UNION ALL SELECT topic, ready, parked, delayed, leased, dead, enq, started,
-              done, failed FROM delta) a GROUP BY topic) s ON s.topic = t.id
+              done, failed, dropped FROM delta) a GROUP BY topic) s ON s.topic = t.id
           CROSS JOIN LATERAL (SELECT
             (SELECT count(*) FROM ready x WHERE x.lane >> 4 = t.id) AS r1,
             (SELECT count(*) FROM parked x WHERE x.topic = t.id) AS r2,

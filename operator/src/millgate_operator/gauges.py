@@ -45,6 +45,7 @@ def _pool(key: Key, state: PoolState) -> Iterator[Sample]:
             "claimable": topic.claimable,
             "running": topic.leased,
             "dead": topic.dead,
+            "dead_dropped_total": topic.dropped,
             "oldest_seconds": topic.oldest,
         }
         for number, value in numbers.items():

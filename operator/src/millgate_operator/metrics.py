@@ -24,6 +24,7 @@ _HELP: Final = {
     "millgate_topic_claimable": "gauge",
     "millgate_topic_running": "gauge",
     "millgate_topic_dead": "gauge",
+    "millgate_topic_dead_dropped_total": "counter",
     "millgate_topic_oldest_seconds": "gauge",
 }
 

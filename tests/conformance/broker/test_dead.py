@@ -157,6 +157,23 @@ def test_the_number_is_bounded_and_the_oldest_go(broker: Broker, hand: Hand) -> 
     assert broker.stats().topics["default"].dead == 3
 
 
+def test_what_goes_by_its_bounds_is_counted(
+    broker: Broker, hand: Hand, pass_time: PassTime
+) -> None:
+    broker.configure([a_topic(dead_max=3), a_topic("short", dead_retention=0.3)])
+    broker.publish([*some_messages(5), *some_messages(2, topic="short")])
+    hand.bury(*hand.claim(7))
+
+    def dropped(topic: str) -> int | None:
+        pass_time(0.1)
+        return broker.stats().topics[topic].dropped
+
+    assert dropped("default") == 2
+    assert broker.purge_dead("default") == 3
+    eventually(lambda: dropped("short") == 2, timeout=4)
+    assert (dropped("default"), broker.stats().topics["short"].failed) == (2, 2)
+
+
 def test_a_bound_of_zero_is_no_bound(broker: Broker, hand: Hand) -> None:
     broker.configure([a_topic(dead_max=0)])
     buried(broker, hand, 50)

@@ -38,6 +38,7 @@ def test_a_declared_topic_is_listed_with_zeros(broker: Broker) -> None:
         failed=0,
         declared=True,
         paused=False,
+        dropped=0,
     )
 
 

@@ -242,7 +242,7 @@ def test_an_open_transaction_elsewhere_does_not_slow_claims_down(
         client.publish([late])
         client.settle([Ack(c.ref) for c in held])
         assert [claim.id for claim in hand.claim(5)] == [late.id]
-        assert (client.oldest_transaction() or 0) > 0
+        assert client.server().detail["oldest_transaction"] > 0
     client.close()
 
 

@@ -31,6 +31,7 @@ class TopicStats:
     failed: int | None = None  # buried or cancelled for good
     declared: bool = False
     paused: bool = False
+    dropped: int | None = None  # dead letters that went by their topic's bounds of number and age
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from millgate.brokers.base import State, TaskState
+from millgate.brokers.base import Server, State, TaskState
 from millgate.cli.console import Console
+from millgate.cli.status import headline
 from millgate.cli.watch import watched
 from millgate.cli.why import task_reasons, topic_reasons
 from millgate.errors import BrokerUnavailable
@@ -45,6 +46,13 @@ def test_status_shows_topics_and_workers_on_one_screen(
     assert "1 worker" in lines[0]
     assert any(line.startswith("mail") for line in lines)
     assert any(line.startswith("busy-worker") for line in lines)
+
+
+@pytest.mark.parametrize(("seconds", "said"), [(None, False), (12.0, False), (720.0, True)])
+def test_status_tells_of_a_transaction_that_stays_open(seconds: float | None, said: bool) -> None:
+    server = Server("postgres", "db:5432", detail={"oldest_transaction": seconds})
+    line = headline(server, "q", Configuration(), Stats())
+    assert ("a transaction is open for 12m" in line) is said
 
 
 def test_status_names_the_queue_it_looks_at(shell: Shell) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import Any, Final
 
 from millgate.brokers.base import Broker, Server
 from millgate.cli.connection import add_broker, connected, positive, target
@@ -14,6 +14,9 @@ from millgate.fleet import WorkerRow
 from millgate.limits import format_bytes
 from millgate.queues import Configuration
 from millgate.stats import Stats, TopicStats
+
+#: Seconds after which a transaction that is open on the server is worth a word.
+_LONG: Final = 300.0
 
 
 def add(subparsers: Any) -> None:
@@ -45,14 +48,18 @@ def add_watch(parser: argparse._ActionsContainer, always: float | None = None) -
 def _run(args: argparse.Namespace) -> int:
     console: Console = args.console
     with connected(args) as broker:
-        server = broker.server()
-        return watched(console, args.watch, lambda: _show(console, args, broker, server))
+        return watched(console, args.watch, lambda: _show(console, args, broker))
 
 
-def _show(console: Console, args: argparse.Namespace, broker: Broker, server: Server) -> None:
-    stats, configuration = broker.stats(), broker.configuration()
+def _show(console: Console, args: argparse.Namespace, broker: Broker) -> None:
+    server, stats, configuration = broker.server(), broker.stats(), broker.configuration()
     value = {
-        "broker": {"kind": server.kind, "endpoint": server.endpoint, "version": server.version},
+        "broker": {
+            "kind": server.kind,
+            "endpoint": server.endpoint,
+            "version": server.version,
+            "oldestTransaction": server.detail.get("oldest_transaction"),
+        },
         "queue": {
             "suspended": configuration.queue.suspended,
             "limit": configuration.queue.limit,
@@ -80,6 +87,11 @@ def headline(server: Server, queue: str, configuration: Configuration, stats: St
         parts.append(f"at most {configuration.queue.limit} at once")
     if stats.next_due is not None:
         parts.append(f"next delayed task in {age(stats.next_due)}")
+    open_for = server.detail.get("oldest_transaction") or 0.0
+    if open_for >= _LONG:
+        parts.append(
+            f"a transaction is open for {age(open_for)}: nothing dead is cleaned up beside it"
+        )
     if configuration.queue.suspended:
         parts.append("SUSPENDED: nothing is claimed")
     return " · ".join(parts) + "\n"

@@ -49,6 +49,7 @@ def bound(store: Store, topic: Topic) -> None:
     """Forget the oldest of those that are more than the topic keeps."""
     while topic.policy.dead_max and len(topic.dead) > topic.policy.dead_max:
         _forget(store, next(iter(topic.dead)))
+        topic.dropped += 1
 
 
 def age_out(store: Store, now: float) -> None:
@@ -62,6 +63,7 @@ def age_out(store: Store, now: float) -> None:
                 store.graves = min(store.graves, first.died + keep)
                 break
             _forget(store, first.row.id)
+            topic.dropped += 1
 
 
 def page(store: Store, topic: str | None, limit: int, after: str | None) -> list[DeadLetter]:

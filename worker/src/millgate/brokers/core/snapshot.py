@@ -41,7 +41,7 @@ _ROW: Final = (
     "holds",
     "token",
 )
-_TOPIC: Final = ("held", "passed", "enqueued", "started", "completed", "failed")
+_TOPIC: Final = ("held", "passed", "enqueued", "started", "completed", "failed", "dropped")
 
 
 def dump(store: Store) -> dict[str, Any]:

@@ -40,6 +40,7 @@ def _topic(store: Store, topic: Topic, now: float, room: int | None) -> TopicSta
         failed=topic.failed,
         declared=topic.declared,
         paused=topic.paused,
+        dropped=topic.dropped,
     )
 
 

@@ -24,6 +24,7 @@ class Topic:
         "dead",
         "declared",
         "delayed",
+        "dropped",
         "enqueued",
         "failed",
         "free",
@@ -53,7 +54,7 @@ class Topic:
         self.held = False  # paused by hand
         self.passed = 0.0
         self.bucket: rate.Bucket | None = None
-        self.enqueued = self.started = self.completed = self.failed = 0
+        self.enqueued = self.started = self.completed = self.failed = self.dropped = 0
         self.dead: OrderedDict[str, Dead] = OrderedDict()
         self.apply(policy, declared)
 

@@ -6,6 +6,7 @@ from millgate.brokers.base import Server
 from millgate.brokers.postgres.connection import Connection
 from millgate.brokers.postgres.migrate import migrate, pending, script, stored_version
 from millgate.brokers.postgres.publishing import Publishing
+from millgate.brokers.postgres.session import VERSION
 from millgate.brokers.postgres.steering import Steering
 from millgate.brokers.postgres.waiting import Waiting
 
@@ -33,12 +34,19 @@ class PostgresBroker(Publishing, Waiting, Steering):
 
         def look(connection: Connection, _: bool) -> Server:
             number = connection.info.server_version
+            stored = stored_version(connection, self.target.schema)
+            oldest = self.run(connection, "oldest", ())[0][0] if stored == VERSION else None
             return Server(
                 kind="postgres",
                 endpoint=self.target.endpoint,
                 version=f"{number // 10000}.{number % 10000}",
-                schema=stored_version(connection, self.target.schema),
-                detail={"schema": self.target.schema, "pooler": self.pool.pooled},
+                schema=stored,
+                detail={
+                    "schema": self.target.schema,
+                    "pooler": self.pool.pooled,
+                    # seconds; beside it nothing dead can be removed. None: not known
+                    "oldest_transaction": oldest,
+                },
             )
 
         return self.pool.call(look)

@@ -18,7 +18,7 @@ from millgate.stats import Stats, TopicStats
 _PLACES: Final = {1: State.WAITING, 2: State.DELAYED, 3: State.RUNNING, 4: State.FAILED}
 _ENDS: Final = {1: State.SUCCEEDED, 2: State.FAILED, 3: State.CANCELLED}
 _PEEKED: Final = {State.WAITING: 1, State.DELAYED: 2, State.RUNNING: 3}
-_INCARNATION: Final = 13  # column of `stats` from which on a row tells of a worker, not of a topic
+_INCARNATION: Final = 14  # column of `stats` from which on a row tells of a worker, not of a topic
 
 
 class Looking(Session):
@@ -43,11 +43,6 @@ class Looking(Session):
                 workers.append(_worker((row[0], *row[_INCARNATION:])))
         revision, next_due = queue[-2:]
         return Stats(topics, tuple(workers), revision, next_due)
-
-    def oldest_transaction(self) -> float | None:
-        """Seconds since the oldest transaction began that keeps dead rows from being removed; None: there is none."""
-        age: float | None = self.value("oldest")
-        return age
 
     def peek(self, topic: str, state: State, limit: int = 20) -> list[Peeked]:
         """Look at messages in the order in which they would run."""

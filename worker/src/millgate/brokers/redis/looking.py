@@ -141,6 +141,7 @@ def _topic(row: list[Any]) -> TopicStats:
         failed=int(row[10]),
         declared=bool(row[11]),
         paused=bool(row[12]),
+        dropped=int(row[13]),
     )
 
 

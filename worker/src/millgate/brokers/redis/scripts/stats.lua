@@ -20,7 +20,7 @@ for tn = from, min(last, from + most - 1) do
     topics[#topics + 1] = { t.name, t.w + call('ZCARD', P .. 'pz:' .. tn) + (t.rg and call('ZCARD', P .. 'z:' .. tn) or 0),
       claimable, call('ZCARD', P .. 'd:' .. tn), t.l, call('ZCARD', P .. 'dz:' .. tn),
       since and max(0, NOW - since) or -1, t.e, t.s, t.ok, t.fl,
-      t.c.declared and 1 or 0, (t.hp or t.c.paused) and 1 or 0 }
+      t.c.declared and 1 or 0, (t.hp or t.c.paused) and 1 or 0, t.dp }
   end
 end
 if from == 1 then

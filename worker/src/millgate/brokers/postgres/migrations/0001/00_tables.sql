@@ -233,7 +233,8 @@ CREATE TABLE delta (
   enq     int NOT NULL DEFAULT 0,
   started int NOT NULL DEFAULT 0,
   done    int NOT NULL DEFAULT 0,
-  failed  int NOT NULL DEFAULT 0
+  failed  int NOT NULL DEFAULT 0,
+  dropped int NOT NULL DEFAULT 0
 );
 CREATE TABLE counter (
   topic   int PRIMARY KEY,
@@ -245,7 +246,8 @@ CREATE TABLE counter (
   enq     bigint NOT NULL,
   started bigint NOT NULL,
   done    bigint NOT NULL,
-  failed  bigint NOT NULL
+  failed  bigint NOT NULL,
+  dropped bigint NOT NULL
 ) WITH (fillfactor = 20);
 
 -- A message that is not stored yet.

@@ -49,20 +49,21 @@ BEGIN
      GROUP BY x.topic, o.dead_max HAVING sum(x.dead) > o.dead_max ORDER BY x.topic
   LOOP
     v_all := v_all + bury_1(array(SELECT d.seq FROM dead d WHERE d.topic = t.topic AND NOT d.forward
-      ORDER BY d.topic, d.no LIMIT t.excess FOR UPDATE SKIP LOCKED));
+      ORDER BY d.topic, d.no LIMIT t.excess FOR UPDATE SKIP LOCKED), true);
   END LOOP;
   RETURN v_all;
 END $$;
 
--- Forget these dead letters; what is known of their end stays as long as it would. Answers how many there were.
-CREATE FUNCTION bury_1(p_seqs bigint[]) RETURNS int LANGUAGE plpgsql AS $$
+-- Forget these dead letters; what is known of their end stays as long as it would. `p_bound`: by their topic's bounds, which is
+-- counted. Answers how many there were.
+CREATE FUNCTION bury_1(p_seqs bigint[], p_bound boolean DEFAULT false) RETURNS int LANGUAGE plpgsql AS $$
 DECLARE
   v_count int;
   v_ids text[];
 BEGIN
   WITH d AS (DELETE FROM dead WHERE seq = ANY (p_seqs) RETURNING seq, topic),
   m AS (DELETE FROM msg USING d WHERE msg.seq BETWEEN d.seq AND d.seq RETURNING msg.id),
-  c AS (INSERT INTO delta (topic, dead) SELECT topic, -count(*) FROM d GROUP BY topic)
+  c AS (INSERT INTO delta (topic, dead, dropped) SELECT topic, -count(*), CASE WHEN p_bound THEN count(*) ELSE 0 END FROM d GROUP BY topic)
   SELECT count(*)::int, array_agg(id) INTO v_count, v_ids FROM m;
   IF v_count > 0 AND EXISTS (SELECT 1 FROM grp) THEN  -- a callback that nobody can replay any more: its group is over
     WITH g AS (DELETE FROM grp WHERE buried AND (callback).id = ANY (v_ids) RETURNING id)

@@ -3,7 +3,7 @@
 CREATE FUNCTION stats_1(
   OUT o_name text, OUT o_waiting bigint, OUT o_claimable bigint, OUT o_delayed bigint, OUT o_leased bigint, OUT o_dead bigint,
   OUT o_oldest float8, OUT o_enq bigint, OUT o_started bigint, OUT o_done bigint, OUT o_failed bigint, OUT o_declared boolean,
-  OUT o_paused boolean,
+  OUT o_paused boolean, OUT o_dropped bigint,
   OUT o_inc text, OUT o_seen float8, OUT o_fence float8, OUT o_held int, OUT o_info jsonb, OUT o_beat jsonb,
   OUT o_revision bigint, OUT o_next float8
 ) RETURNS SETOF record LANGUAGE plpgsql AS $$
@@ -20,13 +20,13 @@ BEGIN
     WITH z AS MATERIALIZED (
       SELECT a.topic, sum(a.ready)::bigint AS ready, sum(a.parked)::bigint AS parked, sum(a.delayed)::bigint AS delayed,
           sum(a.leased)::bigint AS leased, sum(a.dead)::bigint AS dead, sum(a.enq)::bigint AS enq, sum(a.started)::bigint AS started,
-          sum(a.done)::bigint AS done, sum(a.failed)::bigint AS failed
-        FROM (SELECT * FROM counter UNION ALL SELECT topic, ready, parked, delayed, leased, dead, enq, started, done, failed FROM delta) a
+          sum(a.done)::bigint AS done, sum(a.failed)::bigint AS failed, sum(a.dropped)::bigint AS dropped
+        FROM (SELECT * FROM counter UNION ALL SELECT topic, ready, parked, delayed, leased, dead, enq, started, done, failed, dropped FROM delta) a
        GROUP BY a.topic),
     x AS MATERIALIZED (
       SELECT t.*, coalesce(z.ready, 0) AS z_ready, coalesce(z.parked, 0) AS z_parked, coalesce(z.delayed, 0) AS z_delayed,
           coalesce(z.leased, 0) AS z_leased, coalesce(z.dead, 0) AS z_dead, coalesce(z.enq, 0) AS z_enq,
-          coalesce(z.started, 0) AS z_started, coalesce(z.done, 0) AS z_done, coalesce(z.failed, 0) AS z_failed,
+          coalesce(z.started, 0) AS z_started, coalesce(z.done, 0) AS z_done, coalesce(z.failed, 0) AS z_failed, coalesce(z.dropped, 0) AS z_dropped,
           CASE WHEN t.rate IS NULL THEN NULL ELSE floor(1e-9 + least(t.burst, coalesce(s.tokens
             + t.rate * greatest(0, date_part('epoch', v_now - s.at)), t.burst)))::bigint END AS z_tokens
         FROM topic t LEFT JOIN z ON z.topic = t.id LEFT JOIN slot s ON s.topic = t.id),
@@ -38,11 +38,11 @@ BEGIN
         CASE WHEN y.claimable > 0 THEN (SELECT date_part('epoch', v_now - least(v_now, min(h.since)))::float8
           FROM unnest(y.prios) p(prio) CROSS JOIN LATERAL (SELECT e.since FROM ready e WHERE e.lane = (y.id << 4) | (9 - p.prio)
             ORDER BY e.lane, e.seq LIMIT 20) h) END,
-        y.z_enq, y.z_started, y.z_done, y.z_failed, y.policy IS NOT NULL, y.paused OR y.held,
+        y.z_enq, y.z_started, y.z_done, y.z_failed, y.policy IS NOT NULL, y.paused OR y.held, y.z_dropped,
         NULL::text, NULL::float8, NULL::float8, NULL::int, NULL::jsonb, NULL::jsonb, NULL::bigint, NULL::float8
       FROM y
     UNION ALL
-    SELECT f.o_name COLLATE "C", NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+    SELECT f.o_name COLLATE "C", NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
         f.o_inc, f.o_seen, f.o_fence, f.o_leased, f.o_info, f.o_beat, f.o_revision, f.o_next
       FROM fleet_1() f
     ORDER BY 1 NULLS LAST;
@@ -64,8 +64,8 @@ CREATE FUNCTION fleet_1(
     FROM queue q
 $$;
 
--- Seconds since the oldest transaction began that holds back the removal of dead rows. Apart from the registry, which is read
--- every second: this goes through all sessions of the server.
+-- Seconds since the oldest transaction began that holds back the removal of dead rows, of those that this user may see. Apart
+-- from the registry, which is read every second: this goes through all sessions of the server.
 CREATE FUNCTION oldest_1() RETURNS float8 LANGUAGE sql AS $$
   SELECT date_part('epoch', clock_timestamp() - min(a.xact_start))::float8 FROM pg_stat_activity a WHERE a.backend_xmin IS NOT NULL
 $$;

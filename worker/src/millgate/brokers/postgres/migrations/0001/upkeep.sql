@@ -252,11 +252,13 @@ BEGIN
   END IF;
   WITH d AS (DELETE FROM delta RETURNING *),
   g AS (SELECT topic, sum(ready) AS ready, sum(parked) AS parked, sum(delayed) AS delayed, sum(leased) AS leased, sum(dead) AS dead,
-      sum(enq) AS enq, sum(started) AS started, sum(done) AS done, sum(failed) AS failed FROM d GROUP BY topic ORDER BY topic)
+      sum(enq) AS enq, sum(started) AS started, sum(done) AS done, sum(failed) AS failed, sum(dropped) AS dropped
+    FROM d GROUP BY topic ORDER BY topic)
   INSERT INTO counter SELECT * FROM g ON CONFLICT (topic) DO UPDATE SET
     ready = counter.ready + excluded.ready, parked = counter.parked + excluded.parked, delayed = counter.delayed + excluded.delayed,
     leased = counter.leased + excluded.leased, dead = counter.dead + excluded.dead, enq = counter.enq + excluded.enq,
-    started = counter.started + excluded.started, done = counter.done + excluded.done, failed = counter.failed + excluded.failed;
+    started = counter.started + excluded.started, done = counter.done + excluded.done, failed = counter.failed + excluded.failed,
+    dropped = counter.dropped + excluded.dropped;
 END $$;
 
 -- Forget what is over: ends that were kept long enough, lapsed unique texts and locks, silent workers, old dead letters,
@@ -294,7 +296,7 @@ END $$;
 
 -- Forget dead letters that are older than their topic keeps them.
 CREATE FUNCTION age_1(p_now timestamptz) RETURNS void LANGUAGE sql AS $$
-  SELECT bury_1(array_agg(d.seq)) FROM topic t CROSS JOIN LATERAL (
+  SELECT bury_1(array_agg(d.seq), true) FROM topic t CROSS JOIN LATERAL (
     SELECT x.seq, x.died FROM dead x WHERE x.topic = t.id ORDER BY x.topic, x.no LIMIT 1000) d
    WHERE d.died < p_now - t.retention * interval '1 s' HAVING count(*) > 0
 $$;

@@ -18,7 +18,10 @@ local function bound_dead(t, budget)
   if most == 0 then return end
   local over = min(budget, call('ZCARD', key) - most)
   if over > 0 then
-    for _, id in ipairs(call('ZRANGE', key, 0, over - 1)) do forget_dead(id, t.n) end
+    for _, id in ipairs(call('ZRANGE', key, 0, over - 1)) do
+      forget_dead(id, t.n)
+      t.dp = t.dp + 1
+    end
   end
 end
 
@@ -31,6 +34,7 @@ local function age_dead(t, budget)
     local until_ = id and munpack(call('HGET', P .. 'dm', id))[3] + keep_for
     if not id or until_ > NOW then return count, until_ end
     forget_dead(id, t.n)
+    t.dp = t.dp + 1
   end
   return budget, NOW
 end

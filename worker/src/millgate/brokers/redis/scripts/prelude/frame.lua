@@ -67,10 +67,11 @@ local function read_queue()
 end
 
 local function read_topic(t)
-  local v = call('HMGET', P .. 't:' .. t.n, 'nm', 'ps', 'tk', 'ts', 'rh', 's', 'ok', 'fl')
+  local v = call('HMGET', P .. 't:' .. t.n, 'nm', 'ps', 'tk', 'ts', 'rh', 's', 'ok', 'fl', 'dp')
   t.name, t.ps, t.tk, t.ts = v[1], tonumber(v[2]) or 0, tonumber(v[3]), tonumber(v[4])
   t.rh, t.s, t.ok, t.fl = tonumber(v[5]) or 0, tonumber(v[6]) or 0, tonumber(v[7]) or 0, tonumber(v[8]) or 0
-  t.rest = { ps = t.ps, rh = t.rh, s = t.s, ok = t.ok, fl = t.fl }
+  t.dp = tonumber(v[9]) or 0
+  t.rest = { ps = t.ps, rh = t.rh, s = t.s, ok = t.ok, fl = t.fl, dp = t.dp }
 end
 
 -- The fields of the queue's row, or of a topic's, that few calls need: read when one asks for the first of them.

@@ -84,12 +84,13 @@ local function write_topic(t)
     put(a, 's', t.s, rest.s)
     put(a, 'ok', t.ok, rest.ok)
     put(a, 'fl', t.fl, rest.fl)
+    put(a, 'dp', t.dp, rest.dp)
     if t.ps ~= rest.ps then put(a, 'ps', string.format('%.3f', t.ps)) end
     if t.rated then
       put(a, 'tk', string.format('%.9f', t.tk))
       put(a, 'ts', t.ts)
     end
-    rest.rh, rest.s, rest.ok, rest.fl, rest.ps, t.rated = t.rh, t.s, t.ok, t.fl, t.ps, false
+    rest.rh, rest.s, rest.ok, rest.fl, rest.dp, rest.ps, t.rated = t.rh, t.s, t.ok, t.fl, t.dp, t.ps, false
   end
   if #a > 1 then call('HSET', unpack(a)) end
 end
