@@ -15,6 +15,7 @@ from millgate.queues import Ordering
 from millgate.settlement import Ack
 from support.builders import a_message, a_topic, some_messages
 from support.postgres import database_url
+from support.wait import eventually
 from support.working import Hand
 
 LARGE = b'[["' + b"x" * 5000 + b'"],{}]'
@@ -44,7 +45,7 @@ def done(broker: PostgresBroker, message: Message) -> None:
 
 
 def prune(broker: PostgresBroker, admin: psycopg.Connection) -> None:
-    admin.execute("UPDATE upkeep SET pruned = now() - interval '1 h'")
+    admin.execute("UPDATE upkeep SET pruned = now() - interval '1 h', cleared = '-infinity'")
     broker.tick()
 
 
@@ -61,6 +62,29 @@ def test_an_ended_message_is_known_as_succeeded_until_its_minute_is_over(
     prune(broker, admin)
     assert (count(admin, "msg"), count(admin, "ended")) == (0, 0)
     assert broker.states([message.id])[0].state is State.UNKNOWN
+
+
+def test_who_claims_forgets_a_portion_of_what_has_ended(
+    broker: PostgresBroker, admin: psycopg.Connection
+) -> None:
+    hand = Hand(broker)
+    broker.publish(some_messages(300))
+    for _ in range(3):
+        hand.ack(*hand.claim(100))
+    broker.publish([kept := a_message()])
+    hand.ack(hand.one(), result=b"1")
+    broker.tick()
+    a_minute_passes(admin)
+    admin.execute("UPDATE final SET until = now()")
+    # nobody prunes: it is an hour early for that
+    admin.execute("UPDATE upkeep SET pruned = now() + interval '1 h', cleared = '-infinity'")
+
+    def gone() -> bool:
+        assert hand.claim(1) == []
+        return (count(admin, "msg"), count(admin, "ended"), count(admin, "final")) == (0, 0, 0)
+
+    eventually(gone, timeout=5, every=0.05)
+    assert broker.states([kept.id])[0].state is State.UNKNOWN
 
 
 def test_its_id_is_free_after_the_minute_though_nobody_came_by_to_forget_it(

@@ -70,7 +70,9 @@ def test_nothing_is_left_of_what_has_ended(broker: PostgresBroker) -> None:
         schema = broker.target.schema
         admin.execute(f"""UPDATE "{schema}".final SET until = now() - interval '1 s'""".encode())
         admin.execute(f"""UPDATE "{schema}".ended SET until = now() - interval '1 s'""".encode())
-        admin.execute(f"""UPDATE "{schema}".upkeep SET pruned = now() - interval '1 h'""".encode())
+        admin.execute(
+            f"""UPDATE "{schema}".upkeep SET pruned = now() - interval '1 h', cleared = '-infinity'""".encode()
+        )
     time.sleep(0.2)
     broker.tick()
     assert {name: count for name, count in _rows(broker).items() if count} == {}
@@ -85,6 +87,7 @@ def test_old_results_go_in_batches_while_others_work(broker: PostgresBroker) -> 
             f"""INSERT INTO "{schema}".final (id, state, topic, until, call, attempt)
             SELECT 'f' || g, 1, 1, now() - interval '1 s', 0, 1 FROM generate_series(1, 30000) g""".encode()
         )
+        admin.execute(f"""UPDATE "{schema}".upkeep SET cleared = '-infinity'""".encode())
     hand = Hand(broker)
 
     def gone() -> bool:

@@ -29,7 +29,7 @@ _PINS: Final = (
 ENTRIES: Final = (
     *("ensure", "fire", "fired", "group", "post", "publish", "schedules", "send"),
     *("claim", "extend", "progress", "register", "settle", "unregister"),
-    *("await", "tend", "tick", "unawait", "upkeep", "forward", "forwards", "regate"),
+    *("await", "tend", "tick", "unawait", "upkeep", "keep", "forward", "forwards", "regate"),
     *("dead", "oldest", "peek", "states", "stats"),
     *("configuration", "configure", "fence", "pause", "unfence"),
     *("cancel", "purge", "purge_dead", "replay", "requeue"),

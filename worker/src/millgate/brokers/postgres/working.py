@@ -35,7 +35,7 @@ from millgate.settlement import Settlement
 _STATES: Final = (WorkerState.UNKNOWN, WorkerState.ACTIVE, WorkerState.FENCED)
 #: Seconds between looks for what time has brought about, while there is more work than is asked for. A claim that is
 #: given less is told whether there is something to bring about.
-_UPKEEP: Final = 0.25
+_UPKEEP: Final = 0.1
 _TICK: Final = 1.0
 _TRIES: Final = 4  # when somebody else had the counters
 
@@ -177,7 +177,8 @@ class Working(Forwarding):
         if now - self._ticked >= _TICK:
             self.tick()
         elif now - self._kept_up >= _UPKEEP:
-            self.upkeep()
+            self._kept_up = now
+            self.rows("keep")
 
     def _claim(
         self, worker: WorkerRef, n: int, subscription: Subscription, carried: Settling | None

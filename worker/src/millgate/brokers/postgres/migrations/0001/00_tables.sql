@@ -284,9 +284,9 @@ CREATE TABLE watch (
   grp    text COLLATE "C" NOT NULL,
   member text COLLATE "C" NOT NULL,
   place  int NOT NULL,                        -- of the member in its group
+  step   int NOT NULL,                        -- of the id in the chain that leads to the member, from 1
   state  smallint NOT NULL DEFAULT 0,         -- of the row whose id is the member: 0 pending, 1 succeeded, 2 not
   PRIMARY KEY (id, grp, member)
-  step   int NOT NULL,                        -- of the id in the chain that leads to the member, from 1
 );
 CREATE INDEX watch_grp ON watch (grp, place);
 
@@ -308,10 +308,11 @@ CREATE INDEX awaited_at ON awaited (at);
 -- How far upkeep has come; one row.
 CREATE TABLE upkeep (
   reaped  timestamptz NOT NULL,               -- no lease lapsed before that is still here
-  swept   timestamptz NOT NULL,               -- when leases were looked through from the beginning
-  pruned  timestamptz NOT NULL
+  swept   timestamptz NOT NULL,               -- when leases and ends were looked through from the beginning
+  pruned  timestamptz NOT NULL,
+  cleared timestamptz NOT NULL                -- no end that was to be forgotten before that is still here
 ) WITH (fillfactor = 10);
 
 INSERT INTO queue (policy) VALUES ('{}');
 INSERT INTO slot (topic) VALUES (0);
-INSERT INTO upkeep VALUES (clock_timestamp(), clock_timestamp(), clock_timestamp());
+INSERT INTO upkeep VALUES (clock_timestamp(), clock_timestamp(), clock_timestamp(), clock_timestamp());

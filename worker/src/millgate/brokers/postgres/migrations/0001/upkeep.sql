@@ -181,6 +181,21 @@ BEGIN
   END IF;
 END $$;
 
+-- The same by a client that claims, ten times a second, and a portion of what is to be forgotten: all of a second's at once
+-- would hold up the claim that it falls to.
+CREATE FUNCTION keep_1() RETURNS int LANGUAGE plpgsql AS $$
+DECLARE
+  v_count int := upkeep_1();
+  v_now timestamptz := clock_timestamp();
+BEGIN
+  IF pg_try_advisory_xact_lock(gate_1(3)) THEN
+    WHILE forget_1(v_now, (SELECT cleared FROM upkeep), 200) LOOP
+      EXIT WHEN clock_timestamp() > v_now + interval '3 ms';
+    END LOOP;
+  END IF;
+  RETURN v_count;
+END $$;
+
 -- Once a second by every client: upkeep, sum up counters, forget what is over. Answers whether something is left that takes
 -- calls of its own: a dead letter on its way elsewhere, a topic that is shut.
 CREATE FUNCTION tend_1() RETURNS boolean LANGUAGE plpgsql AS $$
@@ -265,23 +280,22 @@ END $$;
 -- sleepers that died. In batches; one at a time.
 CREATE FUNCTION prune_1(p_now timestamptz) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
-  v_count int;
+  u upkeep;
+  v_whole boolean;             -- from the beginning: twice a minute, for those that a slow transaction stored late
+  v_more boolean := true;
 BEGIN
   IF NOT pg_try_advisory_xact_lock(gate_1(3)) THEN
     RETURN;
   END IF;
-  FOR i IN 1 .. 20 LOOP
-    DELETE FROM final WHERE ctid = ANY (array(SELECT ctid FROM final WHERE until <= p_now ORDER BY until LIMIT 5000));
-    GET DIAGNOSTICS v_count = ROW_COUNT;
-    EXIT WHEN v_count < 5000 OR clock_timestamp() > p_now + interval '200 ms';
-  END LOOP;
-  WHILE forget_1(p_now) LOOP
-    EXIT WHEN clock_timestamp() > p_now + interval '200 ms';
+  SELECT * INTO u FROM upkeep;
+  v_whole := u.swept > p_now - interval '2 s';
+  WHILE v_more AND clock_timestamp() < p_now + interval '200 ms' LOOP
+    v_more := forget_1(p_now, CASE WHEN v_whole THEN '-infinity' ELSE u.cleared END, 2000);
   END LOOP;
   DELETE FROM uniq WHERE ukey = ANY (array(
     SELECT ukey FROM uniq WHERE until <= p_now ORDER BY until LIMIT 1000 FOR UPDATE SKIP LOCKED));
   DELETE FROM lck WHERE until <= p_now;
-  IF (SELECT swept FROM upkeep) > p_now - interval '2 s' THEN  -- twice a minute: it reads all keys, for the few that nobody took
+  IF v_whole THEN  -- it reads all keys, for the few that nobody took
     DELETE FROM keystate WHERE ctid = ANY (array(SELECT ctid FROM keystate WHERE n = 0 LIMIT 1000 FOR UPDATE SKIP LOCKED));
   END IF;
   DELETE FROM idle WHERE at < p_now - interval '60 s';
@@ -291,7 +305,7 @@ BEGIN
   UPDATE worker SET gone = true WHERE NOT gone AND seen < p_now - interval '90 s' AND (fenced IS NULL OR fenced <= p_now);
   DELETE FROM worker w WHERE w.gone AND w.seen < p_now - interval '10 min'
     AND NOT EXISTS (SELECT 1 FROM lease l WHERE l.worker = w.id);
-  UPDATE upkeep SET pruned = p_now;
+  UPDATE upkeep SET pruned = p_now, cleared = CASE WHEN v_more THEN cleared ELSE p_now END;
 END $$;
 
 -- Forget dead letters that are older than their topic keeps them.
