@@ -12,7 +12,7 @@ from millgate.errors import InvalidInput, InvalidMessage
 from millgate.fleet import Beat
 from millgate.message import Group
 from millgate.outcome import Failure, Reason
-from millgate.queues import QueuePolicy, Undeclared
+from millgate.queues import QueuePolicy, Subscription, Undeclared
 from millgate.settlement import Ack, Bury, Charge, Drop, Later
 from support.builders import a_message, a_topic, some_messages
 from support.working import A_FAILURE, Hand, ids
@@ -113,6 +113,17 @@ def test_what_follows_is_published_with_the_ack(broker: Broker, hand: Hand) -> N
     states = [known.state for known in broker.states(ids(follow))]
     assert states == [State.WAITING, State.DELAYED]
     assert hand.one("next").message() == follow[0]
+
+
+def test_a_claim_hands_over_what_its_settlements_bring_to_a_new_topic(
+    broker: Broker, hand: Hand
+) -> None:
+    broker.publish(some_messages(3, topic="a"))
+    either = Subscription(("[ab]",))
+    [first] = hand.ask(1, (), either).claims
+    settled = [Ack(first.ref, publish=[a_message(topic="b")])]
+    claims = hand.ask(5, settled, either).claims
+    assert sorted(claim.topic for claim in claims) == ["a", "a", "b"]
 
 
 def test_a_repeated_ack_publishes_nothing_more(broker: Broker, hand: Hand) -> None:

@@ -140,6 +140,8 @@ class Working(Forwarding):
             unnamed = ask.subscription != _ALL and version != asked
             if unnamed and version != self.topics.version:  # there are topics that we did not name
                 self.refresh()
+            if claimed.claims and unnamed:  # the settlements have brought them
+                claimed = replace(claimed, next_due=0.0)
             if claimed.claims or not ask.n or not (unnamed or claimed.next_due == 0.0):
                 break
             claimed, asked, version = self._claim(worker, ask, [])
