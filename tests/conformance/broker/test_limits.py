@@ -326,3 +326,32 @@ def test_what_a_key_held_back_is_as_old_as_its_slot_is_free(
     assert oldest is not None
     assert oldest < 0.8
     assert hand.one().age < 0.9
+
+
+def test_what_a_key_held_back_is_as_old_as_new_gates_let_it_start(
+    broker: Broker, hand: Hand, pass_time: PassTime
+) -> None:
+    broker.configure([a_topic(key_limit=1)])
+    broker.publish(some_messages(3, key="k"))
+    hand.one()
+    pass_time(1.0)
+    broker.configure([a_topic()])
+    oldest = broker.stats().topics["default"].oldest
+    assert oldest is not None
+    assert oldest < 0.8
+    assert all(claim.age < 0.9 for claim in hand.claim(2))
+
+
+def test_what_new_gates_hold_back_makes_nobody_else_old(
+    broker: Broker, hand: Hand, pass_time: PassTime
+) -> None:
+    broker.publish(some_messages(2, key="k"))
+    for claim in hand.claim(2):
+        hand.fail(claim)
+    broker.configure([a_topic(key_limit=1)])
+    pass_time(1.0)
+    hand.one()
+    broker.publish([a_message(key="other")])
+    oldest = broker.stats().topics["default"].oldest
+    assert oldest is not None
+    assert oldest < 0.8

@@ -60,7 +60,7 @@ BEGIN
   RETURN EXISTS (SELECT 1 FROM topic WHERE id = p_topic AND shut > 0);
 END $$;
 
--- Park a batch behind the empty key; how many.
+-- Park a batch behind the empty key; how many. What a key held back could not have run before: its age begins.
 CREATE FUNCTION takeout_1(p_topic int, p_most int) RETURNS int LANGUAGE plpgsql AS $$
 DECLARE
   v_count int;
@@ -71,7 +71,7 @@ BEGIN
       SELECT x.ctid FROM parked x WHERE x.topic = p_topic AND x.adm > '' ORDER BY x.topic, x.adm LIMIT p_most)) RETURNING *),
   a AS (INSERT INTO parked
       SELECT p_topic, '', lane & 15, seq, since, failures, losses, interruptions, failure, progress FROM r
-      UNION ALL SELECT p_topic, '', rank, seq, since, failures, losses, interruptions, failure, progress FROM p RETURNING 1),
+      UNION ALL SELECT p_topic, '', rank, seq, clock_timestamp(), failures, losses, interruptions, failure, progress FROM p RETURNING 1),
   c AS (INSERT INTO delta (topic, ready, parked) SELECT p_topic, -count(*), count(*) FROM r HAVING count(*) > 0)
   SELECT count(*) INTO v_count FROM a;
   RETURN v_count;

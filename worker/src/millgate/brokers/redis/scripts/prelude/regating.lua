@@ -13,12 +13,15 @@ local function regate(t, budget)
   if t.rg == '1' then
     for _, key in ipairs({ t.q, P .. 'pz:' .. t.n }) do
       local page = budget > 0 and call('ZPOPMIN', key, budget) or {}
-      local moved, ids = {}, {}
+      local moved, ids, since = {}, {}, {}
       for k = 1, #page, 2 do
         moved[k], moved[k + 1] = page[k + 1], page[k]
+        since[k], since[k + 1] = NOW, page[k]
         ids[#ids + 1] = page[k]
       end
       fill_zset(z, moved)
+      -- what a key held back could not have run before: its age begins
+      if key ~= t.q then fill_zset(P .. 'b:' .. t.n, since) end
       fetch(ids)
       for _, id in ipairs(ids) do leave_gate(id) end
       if key == t.q then t.w = t.w - #page / 2 end
@@ -32,6 +35,7 @@ local function regate(t, budget)
   for k = 1, #page, 2 do ids[#ids + 1] = page[k] end
   if ids[1] then
     local ready, rows = call('ZMSCORE', P .. 'b:' .. t.n, unpack(ids)), {}
+    call('ZREM', P .. 'b:' .. t.n, unpack(ids)) -- those that enter the lane have it again
     fetch(ids)
     for k, id in ipairs(ids) do
       local row = row_of(id)
