@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +15,9 @@ from millgate.message import Message
 from millgate.outcome import Reason
 from millgate.queues import Ordering, Subscription, TopicPolicy
 from millgate.settlement import Ack, Bury, Drop, Later, Settlement
-from support.builders import a_message, a_topic
+from support.builders import a_message, a_topic, some_messages
+from support.redis import Admin
+from support.servers import Redis
 from support.working import A_FAILURE, Hand, ids
 
 Open = Callable[..., RedisBroker]
@@ -65,6 +68,44 @@ def test_a_large_batch_whose_publisher_dies_is_let_through_by_others(
     assert sorted(started) == sorted(ids(batch))
     for key in range(500):
         assert started.index(batch[key].id) < started.index(batch[key + 500].id)
+
+
+def calls(admin: Admin, command: str) -> int:
+    """How often scripts have called a command of the server's."""
+    found = re.search(rf"cmdstat_{command}:calls=(\d+)", admin("INFO", "commandstats").decode())
+    return int(found[1]) if found else 0
+
+
+@pytest.mark.parametrize("delay", [None, 3600.0], ids=["waiting", "delayed"])
+def test_a_purge_passes_by_what_is_published_meanwhile_once(
+    server: Redis,
+    admin: Admin,
+    queue: str,
+    open_one: Open,
+    monkeypatch: pytest.MonkeyPatch,
+    delay: float | None,
+) -> None:
+    broker, other = open_one(queue, server.url), open_one(queue, server.url)
+    for _ in range(4):
+        broker.publish(some_messages(1000, delay=delay))
+    newer = [m for n in range(4) for m in some_messages(1000, delay=delay and delay + n)]
+    run = broker.run
+
+    def meanwhile(verb: str, *arguments: Any) -> Any:
+        answer = run(verb, *arguments)
+        for start in range(0, len(newer), 1000):
+            other.publish(newer[start : start + 1000])
+            admin("CONFIG", "RESETSTAT")
+        newer.clear()
+        return answer
+
+    count, before = len(newer), ids(newer)
+    monkeypatch.setattr(broker, "run", meanwhile)
+    assert broker.purge("default") == 4000
+    assert calls(admin, "hmget") < 400, "no page of messages is read twice"
+    topic = broker.stats().topics["default"]
+    assert (topic.waiting, topic.delayed) == ((count, 0) if delay is None else (0, count))
+    assert other.states(before[:1])[0].state in (State.WAITING, State.DELAYED)
 
 
 def test_what_waits_before_its_gate_can_be_looked_at_cancelled_and_purged(

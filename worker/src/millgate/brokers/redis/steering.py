@@ -88,7 +88,7 @@ class Steering(Session):
         return [name.decode() for page in _pages(names) for name in self.run("requeue", *page)]
 
     def purge(self, topic: str, states: Sequence[State] = _PURGED) -> int:
-        """Remove a topic's messages in these states, in batches: what is published meanwhile may be met too."""
+        """Remove a topic's messages in these states, in batches; what is published meanwhile stays."""
         strange = [state for state in states if state not in _PURGED]
         if strange:
             raise InvalidInput(
@@ -96,12 +96,12 @@ class Steering(Session):
                 "purge_dead the dead"
             )
         wanted = ["1" if state in states else "0" for state in _PURGED]
-        removed, last = self.run("purge", topic, *wanted, _BATCH, "")
-        count = removed
-        while removed:
-            removed, last = self.run("purge", topic, *wanted, _BATCH, last)
-            count += removed
-        return int(count)
+        count, last, place = 0, "", ""
+        while True:
+            removed, last, place = self.run("purge", topic, *wanted, _BATCH, last, place)
+            count += int(removed)
+            if not place:
+                return count
 
     def replay(self, ids: Sequence[str]) -> list[str]:
         """Let dead letters wait again; those that were there."""

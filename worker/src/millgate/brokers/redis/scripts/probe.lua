@@ -10,7 +10,7 @@ local COMMANDS = {
   { 'SADD', key, 1 }, { 'SCARD', key }, { 'SISMEMBER', key, 1 }, { 'SMISMEMBER', key, 1 },
   { 'SRANDMEMBER', key, 1 }, { 'SREM', key, 1 },
   { 'ZADD', key, 1, 'm' }, { 'ZCARD', key }, { 'ZMSCORE', key, 'm' }, { 'ZRANGE', key, 0, 0 },
-  { 'ZRANGEBYSCORE', key, 0, 1 }, { 'ZRANK', key, 'm' }, { 'ZREVRANGE', key, 0, 0 },
+  { 'ZRANGEBYSCORE', key, 0, 1 }, { 'ZRANK', key, 'm' },
   { 'ZREVRANGEBYSCORE', key, 1, 0 }, { 'ZSCORE', key, 'm' }, { 'ZREM', key, 'm' }, { 'ZPOPMIN', key, 1 },
 }
 for _, command in ipairs(COMMANDS) do
