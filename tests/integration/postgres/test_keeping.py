@@ -162,6 +162,7 @@ def test_a_silent_worker_is_forgotten_and_a_fenced_one_is_not(broker: PostgresBr
         schema = broker.target.schema
         admin.execute(f"""UPDATE "{schema}".worker SET seen = now() - interval '91 s'""".encode())
     assert [row.name for row in broker.stats().workers] == [fenced.worker.name]
+    assert not broker.fence(silent.worker.name, 60.0).known
     answer = silent.ask()
     assert (answer.claims, answer.state) == ((), WorkerState.UNKNOWN)
     assert fenced.ask().state is WorkerState.FENCED

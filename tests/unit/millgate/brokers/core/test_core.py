@@ -247,6 +247,7 @@ def test_a_silent_worker_is_forgotten_and_a_fenced_one_is_not() -> None:
     silent, fenced = working(core), working(core)
     core.fence(NOW, fenced.name, 3600.0)
     later = NOW + WORKER_TTL + 2
+    assert not core.fence(later, silent.name, 60.0).known
     assert [row.name for row in core.stats(later).workers] == [fenced.name]
     assert core.claim(later, silent, Ask()).state is WorkerState.UNKNOWN
 

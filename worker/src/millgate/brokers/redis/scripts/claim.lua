@@ -23,7 +23,7 @@ carry_out(ops, stale)
 local w = call('HMGET', P .. 'w:' .. name, 'inc', 'wn', 'fence', 'call', 'seen')
 local state = 'A'
 local fence = tonumber(w[3] or nil)
-if w[1] ~= incarnation then
+if w[1] ~= incarnation or not present(w[5], w[3]) then
   state = 'U'
 elseif fence and fence > NOW then
   state = 'F'

@@ -1,9 +1,9 @@
 -- extend: worker, incarnation, beat, then pairs of id and call. Answers lost ids, cancelled ids, state, revision.
 freeing()
 local name, incarnation = ARGV[1], ARGV[2]
-local w = call('HMGET', P .. 'w:' .. name, 'inc', 'fence')
+local w = call('HMGET', P .. 'w:' .. name, 'inc', 'fence', 'seen')
 local state = 'A'
-if w[1] ~= incarnation then
+if w[1] ~= incarnation or not present(w[3], w[2]) then
   state = 'U'
 else
   if w[2] and tonumber(w[2]) > NOW then state = 'F' end

@@ -2,8 +2,9 @@
 freeing()
 queue()
 local key = P .. 'w:' .. ARGV[1]
-local w = call('HMGET', key, 'wn', 'fence')
-if not w[1] then return { 0, 0 } end
+local w = call('HMGET', key, 'wn', 'fence', 'seen')
+if not w[1] or not present(w[3], w[2]) then return { 0, 0 } end
+call('ZADD', P .. 'ws', w[3], ARGV[1]) -- what an earlier fence has said of when to forget it holds no more
 if ARGV[2] == '' then
   local had = w[2] and tonumber(w[2]) > NOW
   call('HDEL', key, 'fence')

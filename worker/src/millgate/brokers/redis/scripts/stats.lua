@@ -26,7 +26,7 @@ end
 if from == 1 then
   for _, name in ipairs(call('ZRANGE', P .. 'ws', 0, -1)) do
     local w = call('HMGET', P .. 'w:' .. name, 'inc', 'wn', 'info', 'beat', 'seen', 'fence')
-    if w[1] then
+    if w[1] and present(w[5], w[6]) then
       local fence = tonumber(w[6] or nil)
       workers[#workers + 1] = { name, w[1], w[3], w[4], max(0, NOW - tonumber(w[5])),
         call('SCARD', P .. 'h:' .. w[2]), fence and fence > NOW and fence - NOW or -1 }

@@ -1,5 +1,12 @@
 -- What somebody does once a second: note that a worker was here, and forget what is over.
 
+local SILENCE = 90000 -- ms without a sign of life after which a start has its name no more
+
+-- Whether a start has its name still, as it was seen and fenced last: a fence that lasts keeps it.
+local function present(seen, fence)
+  return seen and (tonumber(seen) > NOW - SILENCE or fence and tonumber(fence) > NOW)
+end
+
 -- A start leaves its name. What it holds stays under its number, which it is given back if it comes again within a day.
 --@seldom
 local function leave(name)
@@ -12,9 +19,11 @@ end
 
 --@seldom
 local function forget_workers()
-  for _, name in ipairs(call('ZRANGEBYSCORE', P .. 'ws', '-inf', NOW - 90000, 'LIMIT', 0, 20)) do
+  for _, name in ipairs(call('ZRANGEBYSCORE', P .. 'ws', '-inf', NOW - SILENCE, 'LIMIT', 0, 20)) do
     local fence = tonumber(call('HGET', P .. 'w:' .. name, 'fence') or nil)
-    if not (fence and fence > NOW) then
+    if fence and fence > NOW then
+      call('ZADD', P .. 'ws', fence - SILENCE, name) -- lest it stands before the others meanwhile
+    else
       leave(name)
       call('ZREM', P .. 'ws', name)
     end
