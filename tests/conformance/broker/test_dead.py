@@ -174,6 +174,18 @@ def test_what_goes_by_its_bounds_is_counted(
     assert (dropped("default"), broker.stats().topics["short"].failed) == (2, 2)
 
 
+def test_bounds_that_are_lowered_hold_at_once(
+    broker: Broker, hand: Hand, pass_time: PassTime
+) -> None:
+    for topic in ("many", "old"):
+        for _ in range(3):
+            buried(broker, hand, 200, topic)
+    pass_time(0.1)
+    broker.configure([a_topic("many", dead_max=10), a_topic("old", dead_retention=0.001)])
+    topics = broker.stats().topics
+    assert (topics["many"].dead, topics["old"].dead) == (10, 0)
+
+
 def test_a_bound_of_zero_is_no_bound(broker: Broker, hand: Hand) -> None:
     broker.configure([a_topic(dead_max=0)])
     buried(broker, hand, 50)

@@ -108,6 +108,21 @@ def test_a_purge_passes_by_what_is_published_meanwhile_once(
     assert other.states(before[:1])[0].state in (State.WAITING, State.DELAYED)
 
 
+def test_dead_letters_that_are_too_old_are_asked_for_together(
+    server: Redis, admin: Admin, queue: str, open_one: Open
+) -> None:
+    broker = open_one(queue, server.url)
+    hand = Hand(broker)
+    for _ in range(3):
+        broker.publish(some_messages(200))
+        hand.bury(*hand.claim(200))
+    admin("CONFIG", "RESETSTAT")
+    broker.configure([a_topic(dead_retention=0.001)])
+    assert broker.stats().topics["default"].dead == 0
+    assert calls(admin, "zrem") < 150
+    assert calls(admin, "hget") < 150
+
+
 def test_what_waits_before_its_gate_can_be_looked_at_cancelled_and_purged(
     broker: RedisBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

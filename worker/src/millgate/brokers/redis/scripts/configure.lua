@@ -1,5 +1,5 @@
 -- configure: replace, queue's policy or '', its fields packed, then name, policy and packed policy of each topic.
--- Answers the revision, and how many topics still let what waits pass their new gates.
+-- Answers the revision, and how many topics still let what waits pass their new gates, or forget dead letters, about.
 queue()
 local replace, whole = ARGV[1] == '1', ARGV[2]
 local wanted, named = {}, {}
@@ -21,7 +21,7 @@ if replace then
     end
   end
 end
-if not changed then return { G.rev, call('SCARD', P .. 'rgs') } end
+if not changed then return { G.rev, call('SCARD', P .. 'rgs') + (overdue_dead() and 1 or 0) } end
 
 local q = whole ~= '' and munpack(ARGV[3]) or nil
 local limit, reserved = G.limit, 0
@@ -99,4 +99,4 @@ end
 G.rev = call('HINCRBY', P .. 'g', 'rev', 1)
 finish()
 ring_for(call('ZRANGE', P .. 'active', 0, 999), false)
-return { G.rev, call('SCARD', P .. 'rgs') }
+return { G.rev, call('SCARD', P .. 'rgs') + (overdue_dead() and 1 or 0) }

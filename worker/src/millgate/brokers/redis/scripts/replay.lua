@@ -8,7 +8,7 @@ for k = 1, #ARGV do
   local letter = packed and munpack(packed)
   local row = letter and letter[12] == 0 and read(id, letter[13])
   if row then
-    forget_dead(id, letter[14])
+    forget_dead({ id }, letter[14])
     call('DEL', P .. 'r:' .. id)
     local t = topic(letter[14])
     G.seq = G.seq + 1

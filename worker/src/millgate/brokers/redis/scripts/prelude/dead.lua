@@ -3,38 +3,49 @@
 -- 8 attempt, 9 worker, 10 serial, 11 progress, 12 whether its row cannot be read (1) or can (0), 13 the row,
 -- 14 the topic's number, 15 the topic that it is forwarded to. `fw` has those on their way, by serial, behind their ids.
 
+-- Forget many of a topic's dead letters; how many were there.
 --@seldom
-local function forget_dead(id, tn)
-  call('ZREM', P .. 'da', id)
-  call('ZREM', P .. 'dz:' .. tn, id)
-  if call('HDEL', P .. 'dm', id) == 0 then return false end
-  group_over(id)
-  return true
+local function forget_dead(ids, tn)
+  if not ids[1] then return 0 end
+  call('ZREM', P .. 'da', unpack(ids))
+  call('ZREM', P .. 'dz:' .. tn, unpack(ids))
+  local count = call('HDEL', P .. 'dm', unpack(ids))
+  if exists('cb') then
+    for _, id in ipairs(ids) do group_over(id) end
+  end
+  return count
 end
 
 --@seldom
 local function bound_dead(t, budget)
   local most, key = t.c.most or 100000, P .. 'dz:' .. t.n
-  if most == 0 then return end
+  if most == 0 then return 0 end
   local over = min(budget, call('ZCARD', key) - most)
-  if over > 0 then
-    for _, id in ipairs(call('ZRANGE', key, 0, over - 1)) do
-      forget_dead(id, t.n)
-      t.dp = t.dp + 1
-    end
-  end
+  local gone_ = over > 0 and forget_dead(call('ZRANGE', key, 0, over - 1), t.n) or 0
+  if gone_ > 0 then t.dp = t.dp + gone_ end
+  return gone_
 end
 
--- Forget a topic's dead letters that are too old, at most so many; how many, and when the next one is.
+-- Forget a topic's dead letters that are too old, at most so many; how many, and when the next one is. Mostly none is:
+-- so few are read at first, then more and more, since a letter may be long.
 --@seldom
 local function age_dead(t, budget)
-  local keep_for = ceil((t.c.keep or 1209600) * 1000)
-  for count = 0, budget - 1 do
-    local id = call('ZRANGE', P .. 'dz:' .. t.n, 0, 0)[1]
-    local until_ = id and munpack(call('HGET', P .. 'dm', id))[3] + keep_for
-    if not id or until_ > NOW then return count, until_ end
-    forget_dead(id, t.n)
-    t.dp = t.dp + 1
+  local keep_for, count, page = ceil((t.c.keep or 1209600) * 1000), 0, 1
+  while count < budget do
+    local ids = call('ZRANGE', P .. 'dz:' .. t.n, 0, min(page, budget - count) - 1)
+    if not ids[1] then return count, nil end
+    local old, next = {}, nil
+    for k, packed in ipairs(call('HMGET', P .. 'dm', unpack(ids))) do
+      local until_ = packed and munpack(packed)[3] + keep_for or 0
+      if until_ > NOW then
+        next = until_
+        break
+      end
+      old[k] = ids[k]
+    end
+    if old[1] then t.dp = t.dp + forget_dead(old, t.n) end
+    count, page = count + #old, 2 * page
+    if next then return count, next end
   end
   return budget, NOW
 end

@@ -150,7 +150,7 @@ local function member_revived(id)
         local d = munpack(info[1])
         call('HDEL', P .. 'gr:' .. gid, 'buried')
         call('HDEL', P .. 'cb', d[1])
-        forget_dead(d[1], number_of(d[2]))
+        forget_dead({ d[1] }, number_of(d[2]))
         call('DEL', P .. 'r:' .. d[1])
       end
     end

@@ -30,17 +30,25 @@ local function forget_workers()
   end
 end
 
+-- Forget dead letters that are too many or too old, in some of the topics that have such.
 --@seldom
 local function age_out_dead()
   local left = 150
   for _, tn in ipairs(call('ZRANGEBYSCORE', P .. 'gv', '-inf', NOW, 'LIMIT', 0, 5)) do
-    local t = topic(tonumber(tn))
-    bound_dead(t, 50)
-    local count, next = age_dead(t, left)
-    left = left - count
+    local t, next = topic(tonumber(tn)), NOW
+    left = left - bound_dead(t, left)
+    if left > 0 then
+      local count
+      count, next = age_dead(t, left)
+      left = left - count
+    end
     if next then call('ZADD', P .. 'gv', next, tn) else call('ZREM', P .. 'gv', tn) end
   end
 end
+
+-- Whether a topic has such.
+--@seldom
+local function overdue_dead() return call('ZRANGEBYSCORE', P .. 'gv', '-inf', NOW, 'LIMIT', 0, 1)[1] end
 
 -- Note that somebody was here; after a gap nobody was, the owners of leases neither: they may renew first.
 local function beat(last, grace)
