@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -92,8 +93,9 @@ def _configure(broker: Broker, sent: Sent) -> None:
         broker.configure([sent.policy])
 
 
-def _group(broker: Broker) -> Act:
-    batch = [message() for _ in range(MAX_BATCH - 1)]
+def _group(sent: Sent, broker: Broker) -> Act:
+    _configure(broker, sent)
+    batch = sent.messages(MAX_BATCH - 1)
     group = Group("big", tuple(m.id for m in batch), message(topic="later"), require_all=True)
     return partial(broker.publish, batch, group)
 
@@ -215,8 +217,29 @@ def _regate(broker: Broker) -> Act:
     return partial(broker.configure, [TopicPolicy("held", key_limit=1)])
 
 
-def _topics(count: int, broker: Broker) -> Act:
-    return partial(broker.configure, [TopicPolicy(f"t{n}", limit=5) for n in range(count)])
+def _topics(broker: Broker) -> Act:
+    return partial(broker.configure, [TopicPolicy(f"t{n}", limit=5) for n in range(MAX_BATCH)])
+
+
+def _defaults(broker: Broker) -> Act:
+    """New defaults for topics that nobody has declared, each with something that waits."""
+    broker.publish([message(topic=f"t{n}", key="k") for n in range(MAX_BATCH)])
+    return partial(broker.configure, [], QueuePolicy(defaults=TopicPolicy("-", key_limit=1)))
+
+
+def _purge_before(sent: Sent, broker: Broker) -> Act:
+    """A purge beside which as much is published again."""
+    _fill(broker, sent, 5 * MAX_BATCH)
+    newer = sent.messages(5 * MAX_BATCH)
+
+    def purge_beside() -> None:
+        thread = threading.Thread(target=broker.purge, args=("held",))
+        thread.start()
+        for start in range(0, len(newer), 100):
+            broker.publish(newer[start : start + 100])
+        thread.join()
+
+    return purge_beside
 
 
 def _states(ended: bool, broker: Broker) -> Act:
@@ -245,6 +268,16 @@ def _key(number: int) -> dict[str, Any]:
     return {"key": f"customer-{number:012d}"}
 
 
+def _everything(number: int) -> dict[str, Any]:
+    return {
+        **_all(number),
+        "unique": f"order-{next(_numbers):012d}",
+        "unique_for": 60.0,
+        "result_ttl": 60.0,
+        "priority": number % 10,
+    }
+
+
 def _all(number: int) -> dict[str, Any]:
     return {"key": f"customer-{number:012d}", "unique": f"order-{number:012d}", "expires_in": 60.0}
 
@@ -268,13 +301,22 @@ SENT: Final = {
         own=lambda _: {"unique": f"order-{next(_numbers):012d}", "unique_for": 60.0}
     ),
     "keyed, unique, that expire": Sent(own=_all, policy=_BY_KEY),
+    "with everything, a priority too": Sent(own=_everything, policy=_BY_KEY),
+    "with everything, delayed": Sent({"delay": 3600.0}, _everything, _BY_KEY),
+    "of 10,000 bytes each": Sent({"body": b"x" * 10_000}),
+    "of 1,000 new topics": Sent(own=lambda n: {"topic": f"t{n}"}),
     "of 100 new topics": Sent(own=lambda n: {"topic": f"t{n % 100}"}),
 }
 _KEYED = SENT["of 1,000 keys, one at a time each"]
 
 HOLDS: Final = (
     *(Hold(f"publish {name}", MAX_BATCH, partial(_publish, sent)) for name, sent in SENT.items()),
-    Hold("publish a group", MAX_BATCH - 1, _group),
+    Hold("publish a group", MAX_BATCH - 1, partial(_group, Sent())),
+    Hold(
+        "publish a group with everything",
+        MAX_BATCH - 1,
+        partial(_group, SENT["with everything, a priority too"]),
+    ),
     *(
         Hold(f"claim {name}", _STEP, partial(_claims, SENT[name]))
         for name in (
@@ -348,6 +390,8 @@ HOLDS: Final = (
     Hold("purge plain", _PAGE, partial(_purge, Sent())),
     Hold("purge keyed", _PAGE, partial(_purge, _KEYED)),
     Hold("purge delayed", _PAGE, partial(_purge, SENT["delayed"])),
+    Hold("purge beside sends", _PAGE, partial(_purge_before, Sent())),
+    Hold("purge beside sends, delayed", _PAGE, partial(_purge_before, SENT["delayed"])),
     Hold("replay plain", _PAGE, partial(_replay, Sent())),
     Hold("replay keyed", _PAGE, partial(_replay, _KEYED)),
     Hold("purge_dead", _PAGE, _purge_dead),
@@ -369,7 +413,8 @@ HOLDS: Final = (
         1.1,
     ),
     Hold("regate", 150, _regate),
-    Hold("configure, topics that change", 100, partial(_topics, 100)),
+    Hold("configure, topics that change", 30, _topics),
+    Hold("configure, other defaults and gates", 30, _defaults),
     Hold("states of what waits", 200, partial(_states, False)),
     Hold("states of what has ended", 200, partial(_states, True)),
     Hold("stats, topics", 200, _stats),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
@@ -11,12 +11,36 @@ from millgate.brokers.redis import drafts
 from millgate.brokers.redis.forwarding import Forwarding
 from millgate.brokers.redis.session import new_call
 from millgate.errors import BrokerError
+from millgate.frozen import dataclass
 from millgate.message import Group, Message, Receipt
 from millgate.rules import check_group, check_name
 
-_NO_SCHEDULE: Final = ("", "", "")
 _STEP: Final = 150  # messages that pass their gates in one call
 _SPARE: Final = 3  # calls for what others left there
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Messages that are stored in one step, in as many calls as it takes, with what stands before and behind them."""
+
+    messages: Sequence[Message]
+    parts: Sequence[drafts.Part]
+    schedule: tuple[str, str, str] = ("", "", "")
+    group: Sequence[Any] = ("",)
+    callback: Message | None = None
+
+    @property
+    def large(self) -> bool:
+        """Whether one call would hold the server for too long."""
+        members = len(self.messages) if self.callback is not None else 0
+        weight = sum(part.weight for part in self.parts) + members * drafts.MEMBER
+        return weight > drafts.MOST
+
+    def staged(self) -> Iterator[list[Any]]:
+        """Each part, as it is laid aside."""
+        ends = [*(part.start for part in self.parts[1:]), len(self.messages)]
+        for part, end in zip(self.parts, ends, strict=True):
+            yield drafts.staged(part, self.messages[part.start : end])
 
 
 class Publishing(Forwarding):
@@ -26,24 +50,17 @@ class Publishing(Forwarding):
         """Store messages, all or none, in order."""
         if group is None and len(messages) == 1 and not messages[0].chain:
             return [self._send(messages[0])]
-        sent = drafts.runs(messages)
+        batch = Batch(messages, drafts.parts(messages))
         if group is None:
-            if not messages:
-                return []
-            head = [*_NO_SCHEDULE, *drafts.chained(messages), ""]
-            return self._stored(messages, *self._produce("publish", *head, *sent)[1:])
+            return self._stored(messages, *self._offer(batch)[1:]) if messages else []
         check_group(group, messages)
         real = {message.id: message.id for message in messages}
         while True:
             members = tuple(real.get(member, member) for member in group.members)
             callback = replace(group.callback, gather=members)
-            answer, doubles, crowded = self._produce(
-                "publish",
-                *(*_NO_SCHEDULE, *drafts.chained([*messages, group.callback])),
-                drafts.gathering(group, messages, real),
-                *drafts.draft(callback),
-                *sent,
-            )
+            gathering = [drafts.gathering(group, messages, real), *drafts.draft(callback)]
+            behind = replace(batch, group=gathering, callback=callback)
+            answer, doubles, crowded = self._offer(behind)
             receipts = self._receipts(messages, doubles)
             if answer != b"again":
                 return self._stored(messages, doubles, crowded)
@@ -51,7 +68,7 @@ class Publishing(Forwarding):
 
     def _send(self, message: Message) -> Receipt:
         """One message that brings no others with it, as most are sent: by a script that has to do nothing else."""
-        holder = self._produce("send", *drafts.runs((message,)))
+        holder = self._produce("send", *drafts.single(message))
         if holder is None:
             return Receipt(message.id)
         return Receipt(holder.decode(), duplicate=True)
@@ -59,11 +76,11 @@ class Publishing(Forwarding):
     def fire(self, schedule: str, slot: float, messages: Sequence[Message]) -> bool:
         """Publish for one slot of a schedule, once."""
         check_name("a schedule's name", schedule)
-        head = [schedule, repr(float(slot)), new_call(), *drafts.chained(messages), ""]
-        answer = self._produce("publish", *head, *drafts.runs(messages))
-        if answer is not None:
+        head = (schedule, repr(float(slot)), new_call())
+        answer = self._offer(Batch(messages, drafts.parts(messages), head))
+        if answer:
             self._stored(messages, *answer[1:])
-        return answer is not None
+        return bool(answer)
 
     def schedules(self) -> Mapping[str, float]:
         """The last slot that each schedule fired."""
@@ -71,6 +88,33 @@ class Publishing(Forwarding):
         return {
             name.decode(): float(slot) for name, slot in zip(flat[::2], flat[1::2], strict=True)
         }
+
+    def _offer(self, batch: Batch) -> Any:
+        """What publish answers; nothing when the slot has fired."""
+        behind = [batch.callback] if batch.callback is not None else []
+        if not batch.large:
+            return self._produce(
+                "publish",
+                *(*batch.schedule, *drafts.chained([*batch.messages, *behind]), *batch.group),
+                *(value for part in batch.parts for value in part.runs),
+            )
+        answer = [b"stage"]
+        while answer and answer[0] == b"stage":  # the policies changed, or what was staged is lost
+            call = new_call()
+            revision = min(self._stage(call, n, part) for n, part in enumerate(batch.staged(), 1))
+            answer = self._produce(
+                "begin",
+                *(*batch.schedule, *drafts.chained(behind), *batch.group),
+                *(call, len(batch.parts), revision, *drafts.wanted(batch.messages)),
+            )
+        if answer and answer[2]:
+            self.carry_on(len(batch.parts) + 1)
+            if self.target.replicas:
+                self._produce("step")
+        return answer
+
+    def _stage(self, call: str, number: int, part: Sequence[Any]) -> int:
+        return int(self.run("stage", call, number, *part))
 
     def _produce(self, verb: str, *arguments: Any) -> Any:
         """What the script answers, once as many replicas as the URL asks for have what it stored."""

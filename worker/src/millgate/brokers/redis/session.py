@@ -12,7 +12,12 @@ from millgate.brokers.redis import policies
 from millgate.brokers.redis.pool import Pool
 from millgate.brokers.redis.url import Target
 from millgate.clock import Clock
-from millgate.errors import BrokerError, PermissionMissing, SchemaTooNew
+from millgate.errors import (
+    BrokerError,
+    BrokerUnavailable,
+    PermissionMissing,
+    SchemaTooNew,
+)
 from millgate.frozen import dataclass
 from millgate.queues import (
     Configuration,
@@ -27,7 +32,9 @@ from millgate.rules import check_texts
 SCHEMA = 1
 _SUBSCRIPTIONS = 100
 #: Verbs of work, whose texts were looked at when they were stored first.
-_CHECKED = frozenset({"claim", "extend", "progress", "publish", "send", "settle"})
+_CHECKED = frozenset(
+    {"begin", "claim", "extend", "progress", "publish", "send", "settle", "stage", "step"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +59,30 @@ class Session:
     def run(
         self, verb: str, *arguments: Any, deadline: float | None = None, replicas: int = 0
     ) -> Any:
-        """What a verb's script answers. A queue that is not there (a new server, or one that lost its data) is made."""
+        """What a verb's script answers. A queue that is not there (a new server, or one that lost its data) is made; a
+        batch that somebody is carrying out in several calls is carried out first."""
         if verb not in _CHECKED:
             check_texts(*(value for value in arguments if isinstance(value, str)))
+        end = self.clock.monotonic() + (deadline or self.pool.deadline)
+        while True:
+            try:
+                return self._evaluate(verb, *arguments, deadline=deadline, replicas=replicas)
+            except BrokerError as error:
+                if "MGBATCH" not in str(error):
+                    raise
+                if self.clock.monotonic() >= end:
+                    raise BrokerUnavailable(
+                        f"{self.target.endpoint}: large batches come without end; send smaller ones"
+                    ) from error
+            self.pool.evaluate("step", deadline=deadline)
+
+    def carry_on(self, steps: int) -> None:
+        """Carry out a batch that was begun, whatever of it others have done."""
+        for _ in range(steps):
+            if not self.run("step"):
+                return
+
+    def _evaluate(self, verb: str, *arguments: Any, deadline: float | None, replicas: int) -> Any:
         try:
             return self.pool.evaluate(verb, *arguments, deadline=deadline, replicas=replicas)
         except UnicodeEncodeError:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from millgate.brokers.base import CancelState, Fenced, Lock, State
 from millgate.brokers.redis import policies
-from millgate.brokers.redis.session import Session
+from millgate.brokers.redis.session import Session, new_call
 from millgate.errors import InvalidInput
 from millgate.queues import Configuration, QueuePolicy, TopicPolicy, check_policy, check_queue
 from millgate.rules import check_name, check_topic, check_ttl
@@ -26,8 +26,8 @@ class Steering(Session):
         *,
         replace: bool = False,
     ) -> int:
-        """Store policies; the revision. A topic whose key limit or order changes is closed until all that waits in it
-        has passed its new gates, step by step."""
+        """Store policies; the revision. Many that change are one step that takes several calls. A topic whose key limit
+        or order changes is closed until all that waits in it has passed its new gates, step by step."""
         for policy in topics:
             check_policy(policy)
         if queue is not None:
@@ -37,12 +37,14 @@ class Steering(Session):
             arguments += ["", ""]
         else:
             arguments += [policies.queue_text(queue), policies.packed_queue(queue)]
+        arguments.append(new_call())
         for policy in {policy.name: policy for policy in topics}.values():
             packed = policies.packed(policy, declared=True)
-            arguments += [policy.name, policies.text_of(policy), packed]
-        revision, moving = self.run("configure", *arguments)
-        while moving:
-            moving = self.run("regate")
+            arguments += [policy.name, policies.text_of(policy), packed, policy.reserve or ""]
+        revision, steps, moving = self.run("configure", *arguments)
+        self.carry_on(steps)
+        while steps or moving:
+            steps, moving = 0, self.run("regate")
         return int(revision)
 
     def configuration(self) -> Configuration:

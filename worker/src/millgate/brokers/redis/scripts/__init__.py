@@ -11,12 +11,16 @@ from typing import Final, NamedTuple
 
 #: These run before the queue exists, so they stand alone.
 _ALONE: Final = frozenset({"setup", "probe"})
+#: These do not wait for a batch that is being carried out in several calls: they prepare one, carry it on, or have
+#: nothing to do with messages that wait.
+_MEANWHILE: Final = frozenset({"stage", "step", "extend"})
 _SELDOM: Final = "--@seldom"
 #: A verb's own word on functions of the prelude.
 _OWN: Final = re.compile(r"^--@(often|seldom) (.+)\n", re.MULTILINE)
 #: The prelude's files, each one noun. What is not seldom used stands behind what it uses.
 NOUNS: Final = (
     "frame",
+    "turn",
     "topics",
     "gathering",
     "rows",
@@ -27,11 +31,14 @@ NOUNS: Final = (
     "known",
     "publishing",
     "groups",
+    "offering",
+    "batches",
     "active",
     "bells",
     "finish",
     "upkeep",
     "regating",
+    "policies",
     "time",
     "settlements",
 )
@@ -74,16 +81,20 @@ def script(verb: str) -> Script:
     folder = files(__name__)
     text = folder.joinpath(f"{verb}.lua").read_text(encoding="utf-8")
     if verb not in _ALONE:
-        text = compose(prelude(), text)
+        text = compose(prelude(meanwhile=verb in _MEANWHILE), text)
     data = text.encode()
     return Script(verb, data, hashlib.sha1(data, usedforsecurity=False).hexdigest().encode())
 
 
 @cache
-def prelude() -> str:
-    """What verbs share, whole."""
+def prelude(*, meanwhile: bool = False) -> str:
+    """What verbs share, whole; `meanwhile`: without what makes them wait for their turn."""
     folder = files(__name__).joinpath("prelude")
-    return "".join(folder.joinpath(f"{noun}.lua").read_text(encoding="utf-8") for noun in NOUNS)
+    return "".join(
+        folder.joinpath(f"{noun}.lua").read_text(encoding="utf-8")
+        for noun in NOUNS
+        if not (meanwhile and noun == "turn")
+    )
 
 
 def compose(shared: str, verb: str) -> str:

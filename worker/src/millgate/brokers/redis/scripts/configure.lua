@@ -1,66 +1,46 @@
--- configure: replace, queue's policy or '', its fields packed, then name, policy and packed policy of each topic.
--- Answers the revision, and how many topics still let what waits pass their new gates, or forget dead letters, about.
+-- configure: replace, queue's policy or '', its fields packed, the call; then of each topic name, policy, packed policy,
+-- and reserve. Answers the revision, and how many steps and topics are still to be carried out: topics that change, in
+-- parts where they are many, and what waits and passes its new gates.
 queue()
-local replace, whole = ARGV[1] == '1', ARGV[2]
-local wanted, named = {}, {}
-for k = 4, #ARGV, 3 do
-  wanted[ARGV[k]] = ARGV[k + 1]
-  named[ARGV[k]] = ARGV[k + 2]
+local replace, whole, this = ARGV[1] == '1', ARGV[2], ARGV[4]
+local wanted, packed, reserves = {}, {}, {}
+for k = 5, #ARGV, 4 do
+  local name = ARGV[k]
+  wanted[name], packed[name], reserves[name] = ARGV[k + 1], ARGV[k + 2], tonumber(ARGV[k + 3])
 end
-local stored = {}
-local flat = call('HGETALL', P .. 'cf')
-for k = 1, #flat, 2 do stored[flat[k]] = flat[k + 1] end
-local changed = whole ~= '' and whole ~= (call('HGET', P .. 'g', 'cq') or '')
-for name, policy in pairs(wanted) do changed = changed or stored[name] ~= policy end
-local leaving = {}
-if replace then
-  for name in pairs(stored) do
-    if not wanted[name] then
-      leaving[#leaving + 1] = name
-      changed = true
-    end
+local function all_of(key)
+  local flat, by = call('HGETALL', P .. key), {}
+  for k = 1, #flat, 2 do by[flat[k]] = flat[k + 1] end
+  return by
+end
+local stored, kept, leaves = all_of('cf'), all_of('rsv'), {}
+local todo, fields, gone_ = {}, {}, {} -- todo: names and packed policies in turn
+for name, policy in pairs(wanted) do
+  if stored[name] ~= policy then
+    todo[#todo + 1], todo[#todo + 2] = name, packed[name]
+    fields[#fields + 1], fields[#fields + 2] = name, policy
   end
 end
-if not changed then return { G.rev, call('SCARD', P .. 'rgs') + (overdue_dead() and 1 or 0) } end
+local default = call('HGET', P .. 'g', 'df')
+local q = whole ~= '' and whole ~= (call('HGET', P .. 'g', 'cq') or '') and munpack(ARGV[3]) or nil
+for name in pairs(replace and stored or {}) do
+  if not wanted[name] then
+    gone_[#gone_ + 1], leaves[name] = name, true
+    todo[#todo + 1], todo[#todo + 2] = name, q and q.defaults or default
+  end
+end
+local function unfinished() return call('SCARD', P .. 'rgs') + (overdue_dead() and 1 or 0) end
+if not todo[1] and not q then return { G.rev, 0, unfinished() } end
 
-local q = whole ~= '' and munpack(ARGV[3]) or nil
 local limit, reserved = G.limit, 0
 if q then limit = q.limit end
-local gone_ = {}
-for _, name in ipairs(leaving) do gone_[name] = true end
-local kept = call('HGETALL', P .. 'rsv')
-for k = 1, #kept, 2 do
-  if not wanted[kept[k]] and not gone_[kept[k]] then reserved = reserved + tonumber(kept[k + 1]) end
+for name, reserve in pairs(kept) do
+  if not wanted[name] and not leaves[name] then reserved = reserved + tonumber(reserve) end
 end
-for _, packed in pairs(named) do reserved = reserved + (munpack(packed).reserve or 0) end
+for _, reserve in pairs(reserves) do reserved = reserved + reserve end
 if limit and reserved > limit then
   return redis.error_reply("MGINVALID topics reserve " .. reserved .. " slots, the queue's limit is " .. limit
     .. '; raise it, or reserve fewer')
-end
-
-local function gates(c) return (c.order or '') .. '/' .. (c.order and 1 or c.keys or '') end
-
-local function apply(t, packed)
-  local before, reserve = t.c, t.c.reserve or 0
-  t.c = munpack(packed)
-  G.unmet = G.unmet - max(0, reserve - t.l) + unmet(t)
-  call('HSET', P .. 't:' .. t.n, 'c', packed)
-  if before.rcount ~= t.c.rcount or before.rper ~= t.c.rper or before.rcap ~= t.c.rcap then
-    t.tk, t.ts, t.rated = nil, nil, false
-    call('HDEL', P .. 't:' .. t.n, 'tk', 'ts')
-    call('ZREM', P .. 'later', t.n) -- put there again when it is armed
-  end
-  if gates(before) ~= gates(t.c) and (t.w > 0 or call('EXISTS', P .. 'pz:' .. t.n, P .. 'z:' .. t.n) > 0) then
-    t.rg = '1'
-    call('HSET', P .. 't:' .. t.n, 'rg', '1')
-    call('SADD', P .. 'rgs', t.n)
-    alarm(NOW)
-    regate(t, 50)
-  end
-  if gates(t.c) ~= '/' then call('HSET', P .. 'kl:' .. t.n, '', LONG) end
-  bound_dead(t, 100)
-  if call('EXISTS', P .. 'dz:' .. t.n) == 1 then call('ZADD', P .. 'gv', NOW, t.n) end
-  t.arm, t.aged = true, true
 end
 
 if q then
@@ -73,30 +53,28 @@ if q then
   set('sus', q.suspended and '1')
   set('cq', whole)
   G.limit, G.most, G.reject, G.suspended = q.limit or false, q.most or false, q.reject or false, q.suspended or false
-  if q.defaults ~= call('HGET', P .. 'g', 'df') then
+  if q.defaults ~= default then
     set('df', q.defaults)
-    local all = call('HGETALL', P .. 'tn')
-    for k = 1, #all, 2 do
-      if not wanted[all[k]] and not (stored[all[k]] and not gone_[all[k]]) then
-        apply(topic(tonumber(all[k + 1])), q.defaults)
-      end
+    for name in pairs(all_of('tn')) do
+      if not wanted[name] and not stored[name] then todo[#todo + 1], todo[#todo + 2] = name, q.defaults end
     end
   end
 end
-for _, name in ipairs(leaving) do
-  call('HDEL', P .. 'cf', name)
-  call('HDEL', P .. 'rsv', name)
-  apply(topic(number_of(name)), call('HGET', P .. 'g', 'df'))
-end
-for name, policy in pairs(wanted) do
-  if stored[name] ~= policy then
-    call('HSET', P .. 'cf', name, policy)
-    apply(topic(number_of(name)), named[name])
-    local reserve = munpack(named[name]).reserve
-    if reserve then call('HSET', P .. 'rsv', name, reserve) else call('HDEL', P .. 'rsv', name) end
+spread('HSET', P .. 'cf', fields)
+spread('HDEL', P .. 'cf', gone_)
+spread('HDEL', P .. 'rsv', gone_)
+for name in pairs(wanted) do
+  if reserves[name] then
+    call('HSET', P .. 'rsv', name, reserves[name])
+  elseif kept[name] then
+    call('HDEL', P .. 'rsv', name)
   end
 end
 G.rev = call('HINCRBY', P .. 'g', 'rev', 1)
-finish()
-ring_for(call('ZRANGE', P .. 'active', 0, 999), false)
-return { G.rev, call('SCARD', P .. 'rgs') + (overdue_dead() and 1 or 0) }
+local steps = put_aside(this, todo)
+if steps == 0 then
+  obey(todo)
+  finish()
+  ring_for(call('ZRANGE', P .. 'active', 0, 999), false)
+end
+return { G.rev, steps, unfinished() }

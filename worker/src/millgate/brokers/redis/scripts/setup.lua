@@ -4,7 +4,7 @@ local P, call = KEYS[1], redis.call
 local KINDS = { schema = 'string', g = 'hash', tn = 'hash', m = 'hash', L = 'hash', a = 'hash', leases = 'zset',
   due = 'zset', later = 'zset', ex = 'zset', active = 'zset', age = 'zset', cf = 'hash', ws = 'zset', u = 'hash',
   dm = 'hash', da = 'zset', gv = 'zset', wt = 'hash', aw = 'hash', lk = 'hash', cron = 'hash', bells = 'hash',
-  fw = 'hash', cx = 'set', pg = 'hash', rgs = 'set' }
+  fw = 'hash', cx = 'set', pg = 'hash', rgs = 'set', batch = 'hash' }
 if call('EXISTS', P) == 1 then
   return redis.error_reply("MGFOREIGN key '" .. P .. "' exists, and it is not ours")
 end

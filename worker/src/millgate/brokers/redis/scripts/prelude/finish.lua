@@ -19,7 +19,8 @@ local function write_queue()
   if #a > 1 then call('HSET', unpack(a)) end
 end
 
-local function finish(more)
+-- Write it; the topics of which there is news for those who wait. `more`: any that compete.
+local function save(more)
   flush()
   carry()
   settle_index()
@@ -29,6 +30,11 @@ local function finish(more)
     write_topic(t)
   end
   write_queue()
+  return numbers
+end
+
+local function finish(more)
+  local numbers = save(more)
   if G.limit and (more or G.leased < G.leased0) then -- a slot of the queue is anybody's
     numbers = call('ZRANGE', P .. 'active', 0, 99)
   end

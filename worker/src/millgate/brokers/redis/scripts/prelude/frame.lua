@@ -12,6 +12,7 @@ local munpack = cmsgpack.unpack
 local spack = struct.pack
 local sunpack = struct.unpack
 local P = KEYS[1]
+local ARGV = ARGV -- a step of a batch puts in its place what it finds stored
 local SCHEMA = '1'
 local SPAN = 562949953421312 -- rank = (9 - priority) * SPAN + number of publication; the smallest runs first
 local LEVEL = 1e14 -- score in `active` = (9 - level) * LEVEL + pass

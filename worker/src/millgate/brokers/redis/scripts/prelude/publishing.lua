@@ -263,3 +263,11 @@ local function too_large(id, name, size)
   local most = size_of(t and t.c or munpack(defaults()))
   if size > most then return oversized(id, name, size, most) end
 end
+
+-- Why a topic does not take messages, of which that one of `size` bytes is the largest.
+--@seldom
+local function unfit(name, size, id)
+  local tn = call('HGET', P .. 'tn', name)
+  local _, refused = terms_of(name, tn and topic(tonumber(tn)))
+  return refused or size and too_large(id, name, size)
+end
