@@ -73,3 +73,15 @@ def test_no_file_names_a_registry_or_a_path_of_one_machine() -> None:
 
 def test_no_lock_file_that_records_hosts_is_committed() -> None:
     assert not [name for name in tracked() if name.endswith(("uv.lock", "poetry.lock"))]
+
+
+def test_frozen_values_of_the_worker_are_defined_the_quick_way() -> None:
+    slow = [
+        str(path.relative_to(ROOT))
+        for path in (ROOT / "worker").rglob("*.py")
+        if "@dataclass(frozen=True" in (text := path.read_text())
+        and re.search(r"^from dataclasses import .*\bdataclass\b", text, re.MULTILINE)
+    ]
+    assert slow == [], (
+        "import dataclass from millgate.frozen: a child pays for each class it defines"
+    )

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from millgate.brokers.base import Broker, Peeked, State
 from millgate.cli.output import cut
+from millgate.frozen import dataclass
 from millgate.queues import Ordering, TopicPolicy
 
 #: Messages of each state that are looked at: records may be large.

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
+from millgate.frozen import dataclass
 from millgate.runtime.wire import MARK_BEGIN, MARK_END, MARK_NAME
 
 _DIGITS: Final = 19
