@@ -50,7 +50,11 @@ class Ledger:
         self._working.set()
         for thread in self._workers:
             thread.join(timeout)
-        assert not self.lost, f"{len(self.lost)} of {len(self.accepted)} accepted tasks never ran"
+        quiet = time.monotonic() - self._last
+        assert not self.lost, (
+            f"{len(self.lost)} of {len(self.accepted)} accepted tasks never ran; the last run was {quiet:.0f}s ago,"
+            f" errors: {dict(self.errors.most_common(5))}"
+        )
 
     def stop(self) -> None:
         """End at once, whatever is left."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import pytest
 
@@ -68,12 +69,19 @@ def served(broker: RabbitBroker, brokerd: Brokerd, nodes: Sequence[RabbitMQ]) ->
         broker.setup()
         return True
 
-    try:
+    with explained(brokerd, nodes):
         eventually(served, timeout=PATIENCE)
-    except MillgateError as error:
+    return broker
+
+
+@contextmanager
+def explained(brokerd: Brokerd, nodes: Sequence[RabbitMQ]) -> Iterator[None]:
+    """What all of them said, beside an error within."""
+    try:
+        yield
+    except (MillgateError, AssertionError) as error:
         said = "\n\n".join([brokerd.said(), *(node.said() for node in nodes)])
         raise AssertionError(f"{error}\n{said}") from error
-    return broker
 
 
 def goes_on(ledger: Ledger) -> None:
@@ -115,7 +123,8 @@ def test_a_node_that_dies_under_load_costs_nothing(
         node.start()
         whole(nodes, queue)  # else the next one takes the majority along
     goes_on(ledger)
-    ledger.finish(PATIENCE)
+    with explained(brokerd, nodes):
+        ledger.finish(PATIENCE)
     assert ledger.twice == []
     assert ledger.gap < PATIENCE
 
@@ -139,6 +148,7 @@ def test_a_node_that_is_cut_off_from_the_others_serves_nobody_until_it_is_back(
     eventually(lambda: alone.name in others[0].ctl("cluster_status", check=False), timeout=PATIENCE)
     whole(nodes, queue)
     goes_on(ledger)
-    ledger.finish(PATIENCE)
+    with explained(brokerd, nodes):
+        ledger.finish(PATIENCE)
     assert ledger.twice == []
     assert set(ledger.runs.values()) == {1}
