@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import secrets
 from typing import Any
 
+from millgate.brokers.base import Ask
 from millgate.brokers.rabbitmq.journal import Journal, write_snapshot
 from millgate.brokers.rabbitmq.names import Names
 from millgate.brokers.rabbitmq.streams import Streams
 from millgate.brokers.served import frames, values
 from millgate.brokers.served.caller import Caller
-from support.builders import some_messages
-
-_CALLER = Caller("client", "queue")
+from support.builders import a_worker, an_info, some_messages
 
 
 class Owner:
@@ -22,20 +22,25 @@ class Owner:
         self.journal = Journal(names, smallest=20_000)
         self.journal.take_over(self.streams)
         self.number = 0
+        self._caller = Caller(secrets.token_hex(8), "queue")
 
     def publish(self, times: int) -> None:
-        engine = self.journal.replica.engine
         for _ in range(times):
-            self.number += 1
-            call = [
-                self.number,
-                self.number,
-                "publish",
-                [values.from_messages(some_messages(20)), None],
-            ]
-            record = engine.record(float(self.number), _CALLER, frames.pack(call))
-            self.journal.append([record])
-            engine.replay(record)
+            self._call("publish", values.from_messages(some_messages(20)), None)
+
+    def claim(self, count: int) -> None:
+        """Register a worker that claims so many."""
+        worker = values.from_worker(a_worker())
+        self._call("register", worker, values.from_info(an_info()))
+        self._call("claim", worker, values.from_ask(Ask(n=count)), [])
+
+    def _call(self, verb: str, *args: object) -> None:
+        self.number += 1
+        call = [self.number, self.number, verb, list(args)]
+        engine = self.journal.replica.engine
+        record = engine.record(float(self.number), self._caller, frames.pack(call))
+        self.journal.append([record])
+        engine.replay(record)
 
     def rotate(self) -> None:
         """Begin the next journal, its snapshot complete at once."""

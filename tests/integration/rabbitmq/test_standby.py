@@ -101,6 +101,60 @@ def test_a_head_that_is_deleted_is_not_made_anew_by_who_waits_and_its_knowledge_
     assert restored(connection(), names) == owner.journal.replica.engine.dump()
 
 
+def gone_on(names: Names, connection: Any) -> Owner:
+    """An owner by itself for longer than a lease, which has ended there and nowhere else."""
+    owner = Owner(connection, names)
+    owner.publish(1)
+    owner.claim(5)
+    core = owner.journal.replica.engine.core(CALLER.queue)
+    core.tick(core.now + 3600.0)
+    assert core.stats(core.now).topics["default"].leased == 0
+    return owner
+
+
+@pytest.mark.parametrize("waits", ["before", "after", "never"])
+def test_an_owner_that_was_followed_believes_what_the_next_one_does(
+    connection: Callable[[], Any], waits: str
+) -> None:
+    names = Names(fresh_queue())
+    owner = gone_on(names, connection())
+    replica, waiting = owner.journal.replica, connection()
+    standby = Standby(waiting, names, replica) if waits == "before" else None
+    other = Owner(connection(), names)
+    other.publish(2)
+    if standby is not None:
+        standby.step(0.3)
+        assert standby.lost
+        standby.close()
+    if waits != "never":
+        standby = Standby(waiting, names, replica)
+        standby.step(0.3)
+        assert not standby.lost
+        assert replica.engine.dump() == other.journal.replica.engine.dump()
+        other.claim(3)
+        standby.step(0.3)
+        assert not standby.lost
+        standby.close()
+    else:
+        other.claim(3)
+    owner.journal.take_over(Streams(connection()))
+    assert replica.engine.dump() == other.journal.replica.engine.dump()
+    leased = replica.engine.core(CALLER.queue).stats(0.0).topics["default"].leased
+    assert leased == 8
+
+
+def test_an_owner_that_nobody_followed_goes_on_from_what_it_knows(
+    connection: Callable[[], Any],
+) -> None:
+    names = Names(fresh_queue())
+    owner = gone_on(names, connection())
+    engine, waiting = owner.journal.replica.engine, connection()
+    for _ in range(2):
+        Standby(waiting, names, owner.journal.replica).close()
+        owner.journal.take_over(Streams(waiting))
+        assert owner.journal.replica.engine is engine
+
+
 @pytest.mark.parametrize("part", ["head", "journal"])
 def test_who_had_it_all_in_memory_stores_anew_what_was_deleted_while_it_had_no_connection(
     connection: Callable[[], Any], part: str

@@ -113,6 +113,53 @@ def test_a_brokerd_that_was_frozen_in_the_middle_of_its_work_hands_out_nothing_t
     assert all(brokerd.running for brokerd in brokerds)
 
 
+def test_an_owner_that_was_frozen_believes_of_what_ended_meanwhile_what_the_next_one_does(
+    queue: str, serve: Serve, open_one: Open
+) -> None:
+    url = at(servers.rabbitmq(), "heartbeat=1")
+    first = serve(url)
+    broker = open_one(queue, f"{url}&brokerd=never", 20.0)
+    broker.configure([a_topic(lease=4.0)])
+    second = serve(url)
+    eventually(lambda: "waiting" in second.said())
+    broker.publish(some_messages(3))
+    hand = Hand(broker)
+    claim = hand.one()
+    first.freeze()
+    end = time.monotonic() + 5.0  # longer than the lease
+    while pid_of(broker) != second.pid or time.monotonic() < end:
+        hand.beat(claim)
+        time.sleep(0.2)
+    first.thaw()
+    eventually(lambda: "another process serves" in first.said())
+    for _ in range(5):  # it is read along what becomes of the others
+        hand.beat(claim)
+        time.sleep(0.2)
+    other = hand.one()
+    second.end(signal.SIGKILL)
+    assert pid_of(broker) == first.pid
+    hand.beat(claim, other)
+    hand.ack(claim, other)
+    assert len(hand.run_all()) == 1
+
+
+def test_a_brokerd_that_was_frozen_and_not_replaced_ends_no_lease(
+    queue: str, serve: Serve, open_one: Open
+) -> None:
+    brokerd = serve()
+    broker = open_one(queue)
+    broker.configure([a_topic(lease=2.0)])
+    hand = Hand(broker)
+    broker.publish([a_message()])
+    claim, lock = hand.one(), broker.acquire("lock", "holder", 2.0)
+    brokerd.freeze()
+    time.sleep(4.0)
+    brokerd.thaw()
+    hand.beat(claim)
+    assert lock is not None
+    assert broker.renew("lock", "holder", lock.fence, 2.0)
+
+
 def test_of_several_that_start_together_one_serves(
     queue: str, serve: Serve, open_one: Open
 ) -> None:

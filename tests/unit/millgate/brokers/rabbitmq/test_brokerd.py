@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from millgate.brokers.rabbitmq.brokerd import Server
 from millgate.brokers.rabbitmq.role import Brokerd, Standing
 from millgate.brokers.rabbitmq.url import parse
@@ -32,28 +30,3 @@ def test_a_server_that_is_away_is_tried_ever_less_often_and_not_by_all_at_once()
         0.5 <= slept[0] <= 1.0 <= min(slept[1:]) <= max(slept[1:]) <= 2.0 for slept in paused
     )
     assert paused[0] != paused[1]
-
-
-class Slow:
-    """Takes the place of a desk whose turns take so many seconds."""
-
-    def __init__(self, clock: FakeClock) -> None:
-        self.clock, self.seconds = clock, 0.0
-
-    def turn(self, *_: object) -> None:
-        """Let time pass."""
-        self.clock.advance(self.seconds)
-
-
-def test_a_turn_that_was_held_up_costs_no_lease_but_turns_that_are_always_slow_end_them(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    clock, resumed = FakeClock(), list[float]()
-    target = parse("amqp://guest:guest@127.0.0.1/", {})
-    server = Server(Brokerd(target, "q"), clock, lambda _: None)
-    desk = Slow(clock)
-    monkeypatch.setattr(server, "_desk", desk)
-    monkeypatch.setattr(server, "_resume", lambda: resumed.append(clock.monotonic()))
-    for desk.seconds, resumes in ((0.1, 0), (20.0, 1), (0.1, 1), (1.5, 2), (1.5, 2), (1.6, 2)):
-        server._turn()
-        assert len(resumed) == resumes

@@ -31,7 +31,9 @@ from millgate.brokers.rabbitmq.snapshots import Snapshots
 from millgate.brokers.rabbitmq.standby import Standby
 from millgate.brokers.rabbitmq.streams import Gone, Streams
 from millgate.brokers.served import process
+from millgate.brokers.served.attention import Attention
 from millgate.brokers.served.desk import Desk
+from millgate.brokers.served.engine import Engine
 from millgate.brokers.served.steady import Steady
 from millgate.clock import Clock
 from millgate.errors import (
@@ -51,7 +53,6 @@ _LOOK_AFTER: Final = 5.0  # seconds between looks at what is stored
 _LAST: Final = 3.0  # seconds for an orderly end
 #: Seconds without a call after which nobody is there to be kept from calling.
 _DESERTED: Final = 60.0
-_STALL: Final = 1.0  # seconds that a turn may take before workers were kept from renewing
 
 log = getLogger("millgate.brokers.rabbitmq")
 
@@ -73,15 +74,14 @@ class Server:
         self._tell = tell
         self._names = Names(how.queue)
         self._journal = Journal(self._names)
-        self._engine = self._journal.replica.engine
         self._snapshots = Snapshots(self._journal, how.target, clock)
         self._steady = Steady(clock)
         self._mailbox = Mailbox(how.queue, self._names.calls, clock, self._left, self._proved)
-        self._desk = self._new_desk()
+        self._desk: Any = None  # until it serves
         self._proof = Proof(clock.monotonic())
+        self._attention = Attention(clock.monotonic())
         self._looked = clock.monotonic()  # after the streams
         self._now = self._steady.now()  # of the last turn
-        self._took = 0.0  # seconds, the last turn
         self._next_pause = _FIRST_PAUSE  # seconds at most
         self._connection: Any = None
         self._channel: Any = None
@@ -188,7 +188,7 @@ class Server:
     def _wait(self, streams: Streams) -> None:
         if not self._waiting:
             self._refuse_foreign(streams)
-            self._waiting = True
+            self._waiting, self._desk = True, None
             log.info("another process serves %s; waiting", self._names.prefix)
             self._tell(Standing.WAITING)
 
@@ -224,12 +224,16 @@ class Server:
             ) from error
         except exceptions.ChannelClosedByBroker as error:
             raise refusals.closed(error, self._how.target.endpoint) from error
-        self._engine = self._journal.replica.engine
         if self._engine is not before or self._journal.term != term + 1:  # another has served
             self._steady = Steady(self._clock, self._engine.now)
-            self._desk = self._new_desk()
+            self._desk = None
+        self._desk = self._desk or self._new_desk()
         self._resume()
         log.info("serving %s in term %d", self._names.prefix, self._journal.head.term)
+
+    @property
+    def _engine(self) -> Engine:
+        return self._journal.replica.engine
 
     def _new_desk(self) -> Desk:
         mailbox = self._mailbox
@@ -239,10 +243,13 @@ class Server:
         self._mailbox.open(self._channel, self._express)
         self._channel.add_on_cancel_callback(self._cancelled)
         self._heard = self._clock.monotonic()
-        self._proof = Proof(self._heard)
+        self._proof, self._attention = Proof(self._heard), Attention(self._heard)
         while not self._stopping:
-            self._pump.until(self._stirred, self._patience())
+            patience = self._patience()
+            self._pump.until(self._stirred, patience)
             self._pump.dispatch()
+            if self._attention.returned(self._clock.monotonic(), patience):
+                self._resume()
             self._prove()
             self._turn()
             self._look_after_streams()
@@ -261,12 +268,7 @@ class Server:
             self._now = self._steady.now()
         self._desk.turn(self._now, monotonic, came)
         self._mailbox.flush()
-        took = self._clock.monotonic() - monotonic
-        # Turns that are slow for long are load: what is due then comes to pass.
-        if took > max(_STALL, 2 * self._took):
-            self._resume()
-        self._took = took
-        self._proof.worked(took)
+        self._proof.worked(self._clock.monotonic() - monotonic)
 
     def _left(self, line: Line) -> None:
         self._desk.leave(line)
@@ -289,7 +291,7 @@ class Server:
             self._journal.look_after()
 
     def _resume(self) -> None:
-        """The server has taken nothing for a while: no lease ends before its owner could renew it."""
+        """Nobody could be heard for a while: no lease ends before its owner could renew it."""
         now = self._steady.now()
         record = self._engine.resumption(now)
         self._journal.append([record])

@@ -69,7 +69,7 @@ class Journal:
             self._take_back(found)
         else:
             self._go_on(found)
-        self.term = self.head.term
+        self.term = replica.led = self.head.term
 
     def _go_on(self, found: Head) -> None:
         self._sweep(found)
@@ -97,7 +97,7 @@ class Journal:
         assert self._streams is not None
         replica, head = self.replica, self.head
         self._sweep(head)
-        replica.head = head.taken()
+        self._lead(head.taken())
         with suppress(Gone):
             replica.advance(self._streams, self._mark(head.journals[-1]))
         self._restore()
@@ -258,7 +258,12 @@ class Journal:
             assert self._streams is not None
             self._streams.declare(self._names.head, only_newest=True)
             self._put(self._names.head, entry)
-        self.replica.head = head
+        self._lead(head)
+
+    def _lead(self, head: Head) -> None:
+        """Work by a head, whose term is this process's own."""
+        replica = self.replica
+        replica.head, replica.led = head, head.term if replica.led else 0
 
     def _put(self, name: str, entry: Entry) -> None:
         if self._streams is None:

@@ -35,6 +35,9 @@ class Replica:
         self.reader = Reader()
         self.offset: int | None = None  # at the last entry that counted; None: its beginning
         self._snapshot: str | None = None  # in the engine, with nothing added yet
+        #: The term in which the engine has gone on by itself, if it has. Time that passes there leaves no record, so
+        #: what a later owner did was perhaps done to another state.
+        self.led = 0
 
     def load(self, streams: Streams, head: Head, mark: Mark) -> int:
         """Read what `head` names and the engine does not have; how many records the journals had. `head` has a journal.
@@ -73,12 +76,16 @@ class Replica:
         return count
 
     def take(self, entry: Entry, offset: int) -> int:
-        """Add one entry of the journal that is being read; how many records it completed."""
+        """Add one entry of the journal that is being read; how many records it completed. Raises Gone where another
+        owner has followed this one: all is to be read anew."""
         if not self.reader.term and offset:
             raise NotDecodable(
                 f"the beginning of {self.journal} is not there any more; {NO_RETENTION}"
             )
         data = self.reader.take(entry)
+        if self.led and self.reader.term > self.led:
+            self.forget()
+            raise Gone(self.journal)
         if (entry.term, entry.number) == (self.reader.term, self.reader.number):
             self.offset = offset
         if data is None:
@@ -95,7 +102,9 @@ class Replica:
 
     def check(self, found: Head) -> None:
         """Forget all of this when it is no part of what `found` names, nor the other way round: the server has lost
-        the end of what is here, and somebody has gone on without it. What that one accepted since is what counts."""
+        the end of what is here, and somebody has gone on without it. What that one accepted since is what counts.
+
+        Likewise when another owner has followed this one."""
         known = self.head
         if known.takes and not (found.knows(known) or known.knows(found)):
             log.warning(
@@ -103,10 +112,12 @@ class Replica:
                 found.journals[-1:],
             )
             self.forget()
+        if self.led and found.term > self.led:
+            self.forget()
 
     def forget(self) -> None:
         """Read all anew the next time."""
-        self.whole, self.journal, self._snapshot = False, None, None
+        self.whole, self.journal, self._snapshot, self.led = False, None, None, 0
 
     def _begin(self, streams: Streams, head: Head) -> tuple[str, ...]:
         """Begin with a snapshot; the journals that come after it."""

@@ -113,11 +113,11 @@ class Standby:
             self.lost = True
 
     def _came(self, entry: Entry, offset: int) -> None:
-        if self._next is None or entry != self._mark:
-            self._replica.take(entry, offset)
-            return
         try:
-            self._switch(self._next)
+            if self._next is None or entry != self._mark:
+                self._replica.take(entry, offset)
+            else:
+                self._switch(self._next)
         except Gone:
             self.lost = True
 
