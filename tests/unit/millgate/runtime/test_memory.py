@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable, Iterator
-from itertools import pairwise
+from itertools import count, pairwise, repeat
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from millgate.runtime import memory as memory_module
 from millgate.runtime.handle import Phase
 from millgate.runtime.memory import Memory
 from millgate.runtime.recycle import LATEST, Ceilings
@@ -44,14 +45,15 @@ class Spied:
 
     def __init__(self, clock: FakeClock) -> None:
         self.looks: list[float] = []
-        self.defunct = 0
+        self.walks = 0
+        self.defunct = self.resident = 0
         self._clock = clock
 
     def grew(self) -> bool:
         return False
 
     def refresh(self) -> None:
-        pass
+        self.walks += 1
 
     def size(self, above: int | None = None) -> int:
         self.looks.append(self._clock.monotonic())
@@ -97,3 +99,46 @@ def test_trees_that_came_one_by_one_are_soon_looked_at_together(
         looks = [at for at in tree.looks if at > late]
         assert len(looks) >= 19
         assert all(b - a <= LATEST + 1e-6 for a, b in pairwise(looks))
+
+
+class Numbers:
+    """Stands in for the numbers that the kernel gives to processes."""
+
+    def __init__(self, numbers: Iterator[int | None]) -> None:
+        self._numbers = numbers
+
+    def latest(self) -> int | None:
+        return next(self._numbers)
+
+    def close(self) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("numbers", "fewest", "most"),
+    [
+        (repeat(7), 5, 6),  # nobody is born
+        (count(1), 18, 21),
+        (repeat(None), 18, 21),  # nobody can tell
+    ],
+)
+def test_trees_are_walked_often_only_while_processes_are_born(
+    sleeper: int,
+    monkeypatch: pytest.MonkeyPatch,
+    numbers: Iterator[int | None],
+    fewest: int,
+    most: int,
+) -> None:
+    clock = FakeClock()
+    naps = Naps(clock, clock.monotonic() + 10.0)
+    monkeypatch.setattr(memory_module, "Births", lambda: Numbers(numbers))
+    memory = Memory(Ceilings(soft=2**40), None, 1, clock)
+    monkeypatch.setattr(memory, "_stop", naps)
+    monkeypatch.setattr(memory, "_bell", naps)
+    child: Any = SimpleNamespace(key=1, pid=sleeper, phase=Phase.READY, because=None)
+    memory.adopt(child)
+    tree = Spied(clock)
+    monkeypatch.setattr(memory._watched[1], "tree", tree)
+
+    memory.run()
+
+    assert fewest <= tree.walks <= most

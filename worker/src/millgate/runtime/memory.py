@@ -15,6 +15,7 @@ from contextlib import suppress
 from typing import Final
 
 from millgate.clock import Clock
+from millgate.runtime.births import Births
 from millgate.runtime.cgroup import Cgroup
 from millgate.runtime.handle import Child, Phase
 from millgate.runtime.processes import prefer_for_oom
@@ -34,7 +35,8 @@ from millgate.runtime.recycle import (
 )
 from millgate.runtime.rss import Tree, data_of, pss_of, rss_of
 
-_WALK: Final = 0.5  # seconds between two walks of a tree
+_WALK: Final = 0.5  # seconds between two walks of a tree, while processes are born
+_SURE: Final = 2.0  # … and while none is: a walk may have missed who changed parents beside it
 _WORRY: Final = 0.8  # share of the budget from which the page cache is told apart
 _OOM_ABOVE: Final = 500
 _KILLED_FOR: Final = frozenset({Because.HARD_MAX_RSS, Because.POD_BUDGET})
@@ -49,15 +51,23 @@ _PATIENCE: Final = 0.2
 class Watched:
     """One tree and when to look at it again."""
 
-    __slots__ = ("child", "due", "replaced", "suits", "tree", "walked")
+    __slots__ = ("births", "child", "due", "looked", "replaced", "suits", "tree", "walked")
 
     def __init__(self, child: Child) -> None:
         self.child = child
         self.tree = Tree(child.pid)
         self.due = 0.0
         self.suits = 0.0  # from when a look may be taken that is being taken at others anyway
-        self.walked = float("-inf")
+        self.walked = self.looked = float("-inf")
+        self.births: int | None = None  # the latest before the last walk
         self.replaced = False
+
+    def may_have_grown(self, now: float, latest: int | None) -> bool:
+        """Whether the tree is to be walked: `latest` is the number of who was born last, None when nobody can tell."""
+        since = now - self.walked
+        if latest is not None and latest == self.births:
+            return since >= _SURE
+        return self.tree.grew() or since >= _WALK
 
     def again(self, now: float, seconds: float) -> float:
         """Have the next look taken in `seconds` at the latest; answers when."""
@@ -153,12 +163,13 @@ class Memory:
 
     def run(self) -> None:
         """Look, sleep as long as nothing can go wrong, look again."""
+        births = Births()
         while not self._stop.is_set():
             self._bell.clear()
-            now = self._clock.monotonic()
+            now, latest = self._clock.monotonic(), births.latest()
             with self._lock:
                 due = min(
-                    (self._look(watched, now) for watched in self._watched.values()),
+                    (self._look(watched, now, latest) for watched in self._watched.values()),
                     default=now + LATEST,
                 )
             if now >= self._pod_suits:
@@ -167,14 +178,16 @@ class Memory:
             self.cpu = time.thread_time()
             wake = min(due, self._pod_due)
             self._bell.wait(max(0.001, wake - self._clock.monotonic()))
+        births.close()
 
-    def _look(self, watched: Watched, now: float) -> float:
+    def _look(self, watched: Watched, now: float, latest: int | None) -> float:
         if now < watched.suits:
             return watched.due
         child, tree = watched.child, watched.tree
-        if tree.grew() or now - watched.walked >= _WALK:
+        if watched.may_have_grown(now, latest):
             tree.refresh()
-            watched.walked = now
+            watched.walked, watched.births = now, latest
+        watched.looked = now
         size = tree.size(above=self._lowest)
         if child.because in _KILLED_FOR:  # it is dying; its size at the kill is what is to be told
             return watched.again(now, SOONEST)
@@ -199,7 +212,7 @@ class Memory:
         if budget is None:
             self._pod_due = now + LATEST
             return
-        usage = self._usage = self._measure(budget)
+        usage = self._usage = self._measure(budget, now)
         if usage is None:
             self._pod_due = now + LATEST
             return
@@ -232,17 +245,19 @@ class Memory:
                 found = key, size
         return found
 
-    def _measure(self, budget: int) -> int | None:
+    def _measure(self, budget: int, now: float) -> int | None:
         if self._cgroup is not None:
             return self._cgroup.working_set(int(budget * _WORRY))
         ours = self._ours()
         with self._lock:
-            trees = [watched.tree for watched in self._watched.values()]
-            total = sum(rss_of(pid) or 0 for pid in ours) + sum(tree.rss() for tree in trees)
+            watched = list(self._watched.values())
+            total = sum(rss_of(pid) or 0 for pid in ours)
+            # most have just been looked at, which is what costs
+            total += sum(w.tree.resident if w.looked == now else w.tree.rss() for w in watched)
             if total <= budget:
                 return total
             # pages that several have were counted for each
-            return sum(_share_of(pid) for pid in ours) + sum(tree.share() for tree in trees)
+            return sum(_share_of(pid) for pid in ours) + sum(w.tree.share() for w in watched)
 
     def _ours(self) -> list[int]:
         """Processes beside the trees: supervisor, guardian, and the template if there is one."""

@@ -88,6 +88,7 @@ class Tree:
     _known: dict[int, _Process] = field(default_factory=dict)
     _others: set[int] = field(default_factory=set)  # processes beside those, looked up each time
     _listed: bytes = b""
+    resident: int = 0  # bytes, as `rss` answered last
     defunct: int = 0  # ended and not reaped, at the last look
 
     def refresh(self) -> None:
@@ -141,7 +142,7 @@ class Tree:
             if words:
                 total += int(words[1]) * PAGE
                 defunct += words[0] == b"0" and pid != self.root
-        self.defunct = defunct
+        self.defunct, self.resident = defunct, total
         return total
 
     def size(self, above: int | None = None) -> int:
