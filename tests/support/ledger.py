@@ -40,12 +40,15 @@ class Ledger:
             thread.start()
 
     def finish(self, timeout: float = 60.0) -> None:
-        """Stop producing, let the workers empty the queue, and stop them. Raises when something accepted never ran."""
+        """Stop producing, let the workers empty the queue, and stop them.
+
+        Raises when something accepted has not run and nothing has for `timeout` seconds.
+        """
         self._producing.set()
         for thread in self._producers:
             thread.join(timeout)
-        end = time.monotonic() + timeout
-        while self.lost and time.monotonic() < end:
+        began = time.monotonic()
+        while self.lost and time.monotonic() < max(began, self._last) + timeout:
             time.sleep(0.05)
         self._working.set()
         for thread in self._workers:
