@@ -49,6 +49,15 @@ def test_a_slot_whose_message_is_refused_has_not_fired(broker: Broker) -> None:
     assert broker.fire("nightly", SLOT, [a_message()]) is True
 
 
+def test_a_slot_fires_although_its_message_is_there_already(broker: Broker, hand: Hand) -> None:
+    assert broker.fire("nightly", SLOT, [a_message(id="n1", unique="nightly")]) is True
+    assert broker.fire("nightly", SLOT + 60, [a_message(id="n2", unique="nightly")]) is True
+    assert broker.schedules() == {"nightly": SLOT + 60}
+    assert hand.run_all() == ["n1"]
+    assert broker.fire("nightly", SLOT + 120, [a_message(id="n3", unique="nightly")]) is True
+    assert hand.run_all() == ["n3"]
+
+
 def test_fractions_of_a_second_are_kept(broker: Broker) -> None:
     broker.fire("fine", SLOT + 0.25, [])
     assert broker.schedules()["fine"] == pytest.approx(SLOT + 0.25, abs=1e-4)

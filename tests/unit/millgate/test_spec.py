@@ -48,7 +48,9 @@ def test_what_is_left_out_is_left_to_the_topic() -> None:
         ({"priority": 50}, "priority=50: use 0 to 9"),
         ({"priority": "high"}, "priority='high': use 0 to 9"),
         ({"key": 5}, "key=5: give a text like '{customer}', or a function"),
+        ({"key": True}, "key=True: give a text"),
         ({"unique": 5}, "unique=5: give a text"),
+        ({"unique_for": "1h"}, "give unique=True or a rule too"),
         ({"timezone": "Europe/Berlin"}, "give cron=… too"),
         ({"cron": "@daily", "misfire": "never"}, "misfire 'Never': use Skip, Once, All"),
         ({"cron": "@daily", "timezone": "Mars"}, "timezone"),
@@ -105,6 +107,9 @@ wires = st.builds(
     result_ttl=seconds,
     expires=seconds,
     priority=st.integers(0, 9),
+    unique_for=seconds,
+    slot_key=st.none() | st.text(),
+    slot_unique=st.none() | st.text(),
     schedule=schedules,
 )
 

@@ -119,6 +119,9 @@ class App:
         if known is not None and not _same(known.spec.function, function):
             raise InvalidInput(f"there is a task {spec.name!r} already; give one of them a name=…")
         task: Task[..., Any] = Task(self, spec)
+        if spec.schedule is not None and (spec.key or spec.unique):
+            call = task.message((), {})
+            task = Task(self, replace(spec, slot_key=call.key, slot_unique=call.unique))
         self._tasks[spec.name] = task
         return task
 

@@ -72,6 +72,10 @@ class TaskWire:
     result_ttl: float | None = None
     expires: float | None = None
     priority: int = DEFAULT_PRIORITY
+    unique_for: float | None = None
+    #: What its rules make of a call without arguments: the key and the unique text of what a schedule sends.
+    slot_key: str | None = None
+    slot_unique: str | None = None
     schedule: Schedule | None = None
 
     def wire(self) -> list[Any]:
@@ -119,7 +123,10 @@ class TaskWire:
             task=self.name,
             body=b"[[],{}]",
             priority=self.priority,
+            key=self.slot_key,
             expires_in=self.expires,
+            unique=self.slot_unique,
+            unique_for=self.unique_for,
             result_ttl=self.result_ttl,
             headers={"slot": f"{slot:.0f}"},
         )
@@ -138,7 +145,6 @@ class TaskSpec(TaskWire):
 
     function: Callable[..., Any] = field(default=_no_function, repr=False)
     unique: bool | Rule = False
-    unique_for: float | None = None
     key: Rule | None = None
     #: Parameters that the worker fills in.
     depends: Mapping[str, Dependency] = field(default_factory=dict)
@@ -176,10 +182,14 @@ class TaskSpec(TaskWire):
         if self.priority not in PRIORITIES:
             raise InvalidInput(f"priority={self.priority!r}: use 0 to 9; 9 runs first")
         for name, value in (("key", self.key), ("unique", self.unique)):
-            if not (value is None or isinstance(value, bool | str) or callable(value)):
+            if not (value is None or isinstance(value, str) or callable(value)) and not (
+                name == "unique" and isinstance(value, bool)
+            ):
                 raise InvalidInput(
                     f"{name}={value!r}: give a text like '{{customer}}', or a function of the arguments"
                 )
+        if self.unique_for is not None and not self.unique:
+            raise InvalidInput("unique_for says how long; give unique=True or a rule too")
         if self.schedule is not None:
             self.schedule.check()
         if self.soft_timeout is not None and self.hard_timeout is not None:

@@ -6,6 +6,8 @@ import os
 from types import SimpleNamespace
 from typing import Any
 
+from millgate import App
+from millgate.brokers.base import Broker, State
 from millgate.brokers.memory import MemoryBroker
 from millgate.clock import written
 from millgate.cron import Misfire, Schedule
@@ -19,9 +21,7 @@ from support.clock import FakeClock
 MINUTE = 1_800_000_000.0  # a full minute
 
 
-def timers(
-    broker: MemoryBroker, clock: FakeClock, journal: Any = None, **tasks: Schedule
-) -> Timers:
+def timers(broker: Broker, clock: FakeClock, journal: Any = None, **tasks: Schedule) -> Timers:
     journal = journal or Journal(
         clock, json_lines=True, level="error", descriptor=os.open("/dev/null", os.O_WRONLY)
     )
@@ -33,7 +33,7 @@ def timers(
     return made
 
 
-def fired(broker: MemoryBroker) -> int:
+def fired(broker: Broker) -> int:
     topics = broker.stats().topics
     return (topics["default"].enqueued or 0) if "default" in topics else 0
 
@@ -50,6 +50,25 @@ def test_each_slot_fires_once_whoever_asks() -> None:
         for one in pair:
             one.fire_due(clock.now())
         assert fired(broker) == minute
+
+
+def test_what_a_schedule_sends_is_unique_and_has_a_key_as_what_the_task_sends() -> None:
+    clock = FakeClock(MINUTE + 1)
+    app = App(MemoryBroker(clock=clock))
+
+    @app.task(name="sweep", cron="* * * * *", unique="{region}", key="{region}", unique_for="1h")
+    def sweep(region: str = "eu") -> None: ...
+
+    one = timers(app.broker, clock)
+    one.know({"sweep": TaskWire.from_wire(sweep.spec.wire())})
+    for _ in range(3):
+        clock.advance(60)
+        one.fire_due(clock.now())
+    assert fired(app.broker) == 1
+    [waiting] = app.broker.peek("default", State.WAITING)
+    assert waiting.message is not None
+    assert waiting.message.key == "eu"
+    assert sweep.send().id == waiting.id
 
 
 def test_missed_slots_are_made_up_for_as_the_schedule_says() -> None:
