@@ -58,7 +58,9 @@ class Worker:
         self.status = Status(self.parts)
         self.code: int | None = None
         self.problem = ""
-        self._scheduling = False
+        self._schedules = self._scheduling = (
+            False  # whether there are any; whether their thread runs
+        )
         self._link = link
         self._join()
         self._health = self._build_health()
@@ -168,6 +170,7 @@ class Worker:
                 self.parts.reactor.post(self._no_thread, error)
                 return
         self.status.registered = True
+        self.parts.reactor.post(self._schedule)
         self.parts.loop.run()
         self.parts.leases.stop()
         self._leave()
@@ -239,12 +242,19 @@ class Worker:
         parts = self.parts
         tasks = [TaskWire.from_wire(fields) for fields in info["tasks"]]
         parts.intake.tasks = {task.name: task for task in tasks}
-        if parts.timers.know(parts.intake.tasks) and not self._scheduling:
-            try:
-                self._thread("timers", parts.timers.run)
-                self._scheduling = True
-            except RuntimeError as error:  # the next child that is ready lets it be tried again
-                parts.journal.say("error", "schedules wait for a thread", error=str(error))
+        self._schedules = parts.timers.know(parts.intake.tasks)
+        self._schedule()
+
+    def _schedule(self) -> None:
+        """Start the thread of schedules once: when there are some, and the broker has been prepared for them."""
+        parts = self.parts
+        if self._scheduling or not (self._schedules and self.status.registered):
+            return
+        try:
+            self._thread("timers", parts.timers.run)
+            self._scheduling = True
+        except RuntimeError as error:  # the next child that is ready lets it be tried again
+            parts.journal.say("error", "schedules wait for a thread", error=str(error))
 
     def _state_changed(self, state: WorkerState) -> None:
         self.parts.journal.say("info", "worker state", state=str(state))
