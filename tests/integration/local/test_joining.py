@@ -263,6 +263,25 @@ def test_nothing_is_started_at_another_machines_address(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*.start"))
 
 
+@pytest.mark.parametrize(
+    ("changes", "advice"),
+    [
+        ({}, "; start a worker or `millgate brokerd`"),
+        ({"tls": True}, "; start one there: millgate brokerd --listen HOST:PORT --key-file FILE"),
+    ],
+)
+def test_who_calls_before_it_is_started_is_told_how_to(
+    tmp_path: Path, changes: dict[str, bool], advice: str
+) -> None:
+    place = Place(host="127.0.0.1", port=free_port())
+    address = replace(Daemon(tmp_path).address, place=place, **changes)
+    broker = LocalBroker(address, "millgate", 0.3)
+    with pytest.raises(BrokerUnavailable) as refused:
+        broker.publish([a_message()])
+    assert str(refused.value) == f"no broker at {place}: Connection refused{advice}"
+    broker.close()
+
+
 def test_it_is_started_at_a_port_of_this_machine_too(
     daemon: Daemon, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -79,6 +79,11 @@ class Address:
     verify: bool = True
     probe_timeout: float = PROBE_TIMEOUT
 
+    @property
+    def starts(self) -> bool:
+        """Whether `setup` starts a server here when nobody listens."""
+        return self.place.here and not self.tls
+
 
 def parse(url: str, environ: Mapping[str, str]) -> Address:
     """Read `local://`, `local:///path.sock` or `local://host:port`, with options. Raises InvalidSettings."""

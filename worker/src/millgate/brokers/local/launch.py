@@ -50,11 +50,9 @@ def ensure(address: Address, clock: Clock, deadline: float) -> None:
 def _joined(address: Address, clock: Clock, end: float) -> Mapping[str, Any]:
     try:
         return probe(address, clock, end)
-    except Absent as absent:
-        if not address.place.here or address.tls:
-            raise BrokerUnavailable(
-                f"{absent}; start one there: millgate brokerd --listen HOST:PORT --key-file FILE"
-            ) from absent
+    except Absent:
+        if not address.starts:
+            raise
     with _alone(address, clock, end):
         with suppress(Absent):
             return probe(address, clock, end)  # somebody was quicker

@@ -139,7 +139,12 @@ def _open(address: Address, clock: Clock, end: float) -> socket.socket:
     except TimeoutError as error:
         raise BrokerTimeout(f"nobody answers at {place}") from error
     except (ConnectionRefusedError, FileNotFoundError) as error:
-        raise Absent(f"no broker at {place}: {error.strerror}") from error
+        start = (
+            "start a worker or `millgate brokerd`"
+            if address.starts
+            else "start one there: millgate brokerd --listen HOST:PORT --key-file FILE"
+        )
+        raise Absent(f"no broker at {place}: {error.strerror}; {start}") from error
     except PermissionError as error:
         raise PermissionMissing(f"this user may not open {place}; it is another user's") from error
     except OSError as error:
