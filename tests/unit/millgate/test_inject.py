@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from functools import wraps
 from threading import Barrier, Thread
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 
@@ -30,6 +30,18 @@ def test_only_parameters_with_a_provider_are_filled() -> None:
     ) -> None: ...
 
     assert filled(task, Scope({})) == {"c": 7, "e": 7}
+
+
+def test_a_dependency_that_is_only_annotated_is_refused_with_the_way_to_write_it() -> None:
+    def task(a: int, db: Annotated[int, Depends(provided)]) -> None: ...
+
+    with pytest.raises(InvalidInput, match=r"db: give Depends\(…\) as its default: db: … = "):
+        dependencies(task)
+    task.__annotations__["db"] = Annotated[int, Depends(provided)]
+    with pytest.raises(InvalidInput, match="db: give"):
+        dependencies(task)
+    task.__annotations__["db"] = Annotated[int, "anything else"]
+    assert dependencies(task) == {}
 
 
 def test_a_wrapped_function_keeps_its_dependencies() -> None:

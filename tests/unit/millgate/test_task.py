@@ -142,6 +142,19 @@ def test_what_the_worker_provides_cannot_be_sent(app: App) -> None:
         task.send(1, "mine")
 
 
+def test_what_stands_behind_a_dependency_is_sent_by_name(app: App) -> None:
+    @app.task(name="mixed")
+    def mixed(a: int, db: str = Depends(lambda: "db"), b: int = 2, *rest: int, c: int = 3) -> Any:
+        return a, db, b, c
+
+    refused = r"mixed\(a, \*, b=2, c=3\): too many positional arguments"
+    with pytest.raises(BadArguments, match=refused):
+        mixed.send(1, 5)  # type: ignore[arg-type]
+    with testing.eager(app):
+        assert mixed.send(1, b=5, c=6).result() == (1, "db", 5, 6)
+        assert mixed.send(1).result() == (1, "db", 2, 3)
+
+
 def test_what_cannot_travel_is_refused_with_task_and_path(add: Task[..., Any]) -> None:
     with pytest.raises(
         NotEncodable, match=r"add: args\[0\]\['x'\]\[0\] is a builtins.object"

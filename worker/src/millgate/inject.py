@@ -72,7 +72,8 @@ def required(function: Any) -> list[str]:
 
 
 def dependencies(function: Any) -> dict[str, Dependency]:
-    """The parameters that are filled in, in order, and how."""
+    """The parameters that are filled in, in order, and how. Raises InvalidInput where one is marked but has no default:
+    to a type checker, callers would have to give it."""
     function = getattr(function, "__wrapped__", function)
     code, defaults = getattr(function, "__code__", None), getattr(function, "__defaults__", None)
     found: dict[str, Dependency] = {}
@@ -80,7 +81,25 @@ def dependencies(function: Any) -> dict[str, Dependency]:
         last = code.co_varnames[: code.co_argcount][-len(defaults) :]
         found.update(zip(last, defaults, strict=True))
     found.update(getattr(function, "__kwdefaults__", None) or {})
-    return {name: value for name, value in found.items() if isinstance(value, Dependency)}
+    found = {name: value for name, value in found.items() if isinstance(value, Dependency)}
+    for name in _marked(function):
+        if name not in found:
+            raise InvalidInput(f"{name}: give Depends(…) as its default: {name}: … = Depends(…)")
+    return found
+
+
+def _marked(function: Any) -> list[str]:
+    """The parameters whose annotation is Annotated[…, Depends(…)], also as a text."""
+    try:
+        hints = getattr(function, "__annotations__", None) or {}
+    except NameError:  # from Python 3.14 on: a name that only type checkers know
+        return []
+    return [
+        name
+        for name, hint in hints.items()
+        if any(isinstance(mark, Dependency) for mark in getattr(hint, "__metadata__", ()))
+        or (isinstance(hint, str) and "Annotated[" in hint and "Depends(" in hint)
+    ]
 
 
 class Scope:

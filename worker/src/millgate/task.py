@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 
 from millgate import codec
@@ -248,12 +248,7 @@ class Task(Generic[P, R]):
             import inspect
 
             whole = inspect.signature(self.spec.function)
-            seen = [
-                parameter.replace(annotation=inspect.Parameter.empty)
-                for parameter in whole.parameters.values()
-                if not isinstance(parameter.default, Dependency)
-            ]
-            self._signature = inspect.Signature(seen)
+            self._signature = inspect.Signature(list(_seen(whole.parameters.values())))
         return self._signature
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> inspect.BoundArguments:
@@ -309,6 +304,18 @@ class Task(Generic[P, R]):
         raise InvalidInput(
             f"{self.spec.name}: {what} must be a text of 1 to {MAX_KEY} bytes, not {codec.cut(repr(text))}"
         )
+
+
+def _seen(parameters: Iterable[inspect.Parameter]) -> Iterator[inspect.Parameter]:
+    """Those that callers give. The worker fills in the others by name, so what stands behind one has to be named."""
+    filled = False
+    for parameter in parameters:
+        if isinstance(parameter.default, Dependency):
+            filled = True
+        elif not filled or parameter.kind in (parameter.KEYWORD_ONLY, parameter.VAR_KEYWORD):
+            yield parameter.replace(annotation=parameter.empty)
+        elif parameter.kind is parameter.POSITIONAL_OR_KEYWORD:
+            yield parameter.replace(annotation=parameter.empty, kind=parameter.KEYWORD_ONLY)
 
 
 def _positional(signature: inspect.Signature) -> range:
