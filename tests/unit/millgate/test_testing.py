@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from threading import Thread
 from typing import Any
 
 import pytest
 
-from millgate import App, Depends, Retry, SoftTimeout, chord, current, testing
-from millgate.errors import MillgateError, UnknownTask
+from millgate import App, Depends, Retry, SoftTimeout, chord, current, gather_async, testing
+from millgate.errors import MillgateError, ResultTimeout, UnknownTask
 from millgate.outcome import Reason, Returned
 from millgate.queues import QueuePolicy, TopicPolicy
 from millgate.retry import RetryPolicy
@@ -235,3 +236,82 @@ def test_an_async_provider_of_that_scope_ends_with_its_loop(app: App) -> None:
 
     with testing.eager(app):
         assert task.send().result(0) == 7
+
+
+async def _echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while line := await reader.readline():
+        writer.write(line)
+    writer.close()
+
+
+async def _connection() -> AsyncIterator[Any]:
+    """Two ends that belong to the loop in which they were made."""
+    server = await asyncio.start_server(_echo, "127.0.0.1", 0)
+    ends = await asyncio.open_connection(*server.sockets[0].getsockname())
+    yield ends
+    ends[1].close()
+    await ends[1].wait_closed()
+    server.close()
+
+
+def _asking(app: App) -> Any:
+    @app.task(name="ask", retries=0)
+    async def ask(text: str, ends: Any = Depends(_connection, scope="child")) -> str:
+        reader, writer = ends
+        writer.write(f"{text}\n".encode())
+        return str((await reader.readline()).decode().strip())
+
+    return ask
+
+
+@pytest.mark.parametrize("mode", [testing.eager, testing.memory])
+def test_async_tasks_of_a_block_share_a_loop_as_those_of_a_child_do(app: App, mode: Any) -> None:
+    ask = _asking(app)
+    with mode(app) as bench:
+        handles = [ask.send("one"), ask.send("two")]
+        bench.drain()
+        assert [handle.result(0) for handle in handles] == ["one", "two"]
+
+
+def test_they_share_it_also_beside_the_loop_of_a_test(app: App) -> None:
+    ask = _asking(app)
+
+    async def a_test() -> list[Any]:
+        with testing.eager(app):
+            blocking = ask.send("blocking")
+            free = [await ask.send_async(text) for text in ("one", "two")]
+            return await gather_async([blocking, *free], 0)
+
+    assert asyncio.run(a_test()) == ["blocking", "one", "two"]
+
+
+def test_an_async_task_may_wait_for_another_in_both_ways(app: App) -> None:
+    @app.task(name="inner")
+    async def inner(number: int) -> int:
+        await asyncio.sleep(0)
+        return number + 1
+
+    @app.task(name="outer")
+    async def outer() -> list[int]:
+        free = await inner.send_async(1)
+        return [await free.result_async(0), inner.send(2).result(0)]
+
+    with testing.eager(app):
+        assert outer.send().result(0) == [2, 3]
+
+
+def test_a_result_that_nothing_brings_is_not_waited_for_without_end(
+    app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(testing, "PATIENCE", 0.05)
+    task = app.task(name="t")(lambda: 1)
+    with testing.memory(app) as bench:
+        handle = task.send()
+        for timeout in (None, 30):
+            with pytest.raises(ResultTimeout, match=r"call run_due\(\), drain\(\) or advance"):
+                handle.result(timeout)
+        monkeypatch.undo()
+        elsewhere = Thread(target=bench.run_due)
+        elsewhere.start()
+        assert handle.result() == 1
+        elsewhere.join()

@@ -27,6 +27,8 @@ from millgate.outcome import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
     from millgate.app import App
     from millgate.brokers.base import TaskState
     from millgate.spec import TaskSpec
@@ -60,8 +62,14 @@ class Job:
     payload_max: int | None = None
 
 
-def run(app: App, job: Job, surroundings: Surroundings) -> Outcome:
-    """Run a job in this thread. An async task is given a loop of its own. Never raises for what user code does."""
+def run(
+    app: App,
+    job: Job,
+    surroundings: Surroundings,
+    in_loop: Callable[[Coroutine[Any, Any, Outcome]], Outcome] | None = None,
+) -> Outcome:
+    """Run a job in this thread. An async task is given a loop of its own, or to `in_loop`, which waits for it.
+    Never raises for what user code does."""
     try:
         spec = app.spec(job.message.task)
         if spec is None:
@@ -69,7 +77,7 @@ def run(app: App, job: Job, surroundings: Surroundings) -> Outcome:
         if spec.is_async:
             import asyncio
 
-            return asyncio.run(run_async(app, job, surroundings))
+            return (in_loop or asyncio.run)(run_async(app, job, surroundings))
         return _run(app, spec, job, surroundings)
     except BaseException as error:  # noqa: BLE001 -- user code may raise anything, also while it is being reported
         return _outcome_of(error, surroundings)

@@ -7,15 +7,16 @@ waits: the time jumps to whatever is due next. Timeouts are not enforced, and th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from threading import Thread, get_ident
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from millgate.brokers.base import Ask
+from millgate.brokers.base import Ask, TaskState
 from millgate.brokers.memory import MemoryBroker
 from millgate.clock import Clock
-from millgate.errors import MillgateError, NotDecodable, UnknownTask
+from millgate.errors import MillgateError, NotDecodable, ResultTimeout, UnknownTask
 from millgate.execute import Job, run
 from millgate.failure import describe
 from millgate.fleet import Beat, WorkerInfo, WorkerRef
@@ -35,6 +36,8 @@ T = TypeVar("T")
 #: Runs after which a drain gives up: a task that sends itself would never end.
 MAX_RUNS: Final = 10_000
 _RENEWAL: Final = 15.0  # seconds; below a third of any usual lease
+#: Seconds for which a test may wait for a result that nothing brings: another thread may be about to.
+PATIENCE: Final = 10.0
 _DRAW: Final = 0.5  # the middle of the jitter, so that tests repeat
 
 
@@ -97,7 +100,7 @@ class Bench:
 def memory(app: App, *, now: float = 1_700_000_000.0) -> Iterator[Bench]:
     """Within the block, `app` sends to a memory broker of its own; nothing runs until the test says so."""
     time = FakeTime(now)
-    broker = MemoryBroker(clock=time)
+    broker = _ImpatientBroker(clock=time)
     restore = app.use(broker)
     try:
         with _a_life(app):
@@ -134,15 +137,59 @@ def eager(app: App, *, raising: bool = False) -> Iterator[Bench]:
 @contextmanager
 def _a_life(app: App) -> Iterator[None]:
     """The block as the life of a child: dependencies of that scope are made in it and end with it."""
-    former, app.scope = app.scope, Scope(app.overrides)
+    former, app.scope = app.scope, _Life(app.overrides)
+    life = app.scope
     try:
         yield
     finally:
-        made, app.scope = app.scope, former
-        if made.is_async:
-            _in_a_thread(lambda: asyncio.run(made.close_async()))
-        else:
-            made.close()
+        app.scope = former
+        life.end()
+
+
+class _Life(Scope):
+    """The scope of a child, and the loop that its async tasks share; in a thread, since the test may have one, too."""
+
+    __slots__ = ("_loop", "_stop", "_thread")
+
+    def __init__(self, overrides: Mapping[Any, Callable[..., Any]]) -> None:
+        super().__init__(overrides)
+        self._thread: Thread | None = None
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """What it answers. Raises what it raises."""
+        with self._lock:
+            if self._thread is None:
+                self._begin_loop()
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+
+    def _begin_loop(self) -> None:
+        begun: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
+
+        async def live() -> None:
+            stop = asyncio.Event()
+            begun.set_result((asyncio.get_running_loop(), stop))
+            await stop.wait()
+
+        self._thread = Thread(target=lambda: asyncio.run(live()), daemon=True)
+        self._thread.start()
+        self._loop, self._stop = begun.result()
+
+    @property
+    def is_here(self) -> bool:
+        """Whether a task in the loop is asking: it would wait for itself."""
+        return self._thread is not None and self._thread.ident == get_ident()
+
+    def end(self) -> None:
+        """End what was begun in this scope, then the loop and what is left in it."""
+        try:
+            if self.is_async:
+                self.run(self.close_async())
+            else:
+                self.close()
+        finally:
+            if self._thread is not None:
+                self._loop.call_soon_threadsafe(self._stop.set)
+                self._thread.join()
 
 
 def drain(app: App, *, time: FakeTime | None = None, limit: int = MAX_RUNS) -> list[Run]:
@@ -243,16 +290,16 @@ def _pass(broker: Broker, time: FakeTime, seconds: float) -> None:
 
 
 def _run_here(app: App, job: Job, surroundings: _Surroundings) -> Outcome:
-    """Run the job, in a thread of its own if this one has a running event loop and the task needs one."""
+    """Run the job; an async one in the loop of the block, or in one of its own if a task in that loop waits for it."""
     spec = app.spec(job.message.task)
-    if spec is None or not spec.is_async or not _in_a_loop():
+    if spec is None or not spec.is_async:
         return run(app, job, surroundings)
-    return _in_a_thread(lambda: run(app, job, surroundings))
-
-
-def _in_a_thread(call: Callable[[], T]) -> T:
+    if isinstance(app.scope, _Life) and not app.scope.is_here:
+        return run(app, job, surroundings, app.scope.run)
+    if not _in_a_loop():
+        return run(app, job, surroundings)
     with ThreadPoolExecutor(1) as executor:
-        return executor.submit(call).result()
+        return executor.submit(run, app, job, surroundings).result()
 
 
 def _in_a_loop() -> bool:
@@ -289,7 +336,20 @@ class _Surroundings:
         return self._broker.release(name, self._claim.token, fence)
 
 
-class _EagerBroker(MemoryBroker):
+class _ImpatientBroker(MemoryBroker):
+    """A memory broker that does not let a test hang on what nobody runs."""
+
+    def wait(self, ids: Sequence[str], timeout: float) -> list[TaskState]:
+        states = super().wait(ids, min(timeout, PATIENCE))
+        if timeout > PATIENCE and not any(known.state.final for known in states):
+            raise ResultTimeout(
+                f"{ids[-1]}: nothing has run it for {PATIENCE:g}s, and in a test nothing does by itself:"
+                " call run_due(), drain() or advance() first"
+            )
+        return states
+
+
+class _EagerBroker(_ImpatientBroker):
     """A memory broker that has run what was published when it answers."""
 
     def __init__(self, then: Callable[[], None], clock: Clock) -> None:
