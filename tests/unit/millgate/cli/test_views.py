@@ -135,7 +135,12 @@ def test_watching_redraws_on_a_terminal_only() -> None:
         (
             Stats(topics={"t": TopicStats(waiting=3, paused=True)}, workers=(a_row(),)),
             Configuration(),
-            "is paused",
+            "is paused: millgate resume t",
+        ),
+        (  # by both: the command would change nothing
+            Stats(topics={"t": TopicStats(waiting=3, paused=True)}, workers=(a_row(),)),
+            Configuration(topics={"t": TopicPolicy("t", paused=True)}),
+            "is paused by its policy: `paused` in its manifest",
         ),
         (
             Stats(topics={"t": TopicStats(waiting=3)}, workers=(a_row(),)),

@@ -131,8 +131,10 @@ def topic_reasons(
 def _stopped(name: str, topic: TopicStats, configuration: Configuration) -> Iterator[str]:
     if configuration.queue.suspended:
         yield "the queue is suspended: nothing is claimed"
-    if topic.paused or configuration.policy(name).paused:
-        yield f"topic {name} is paused: millgate resume {name}, or `paused` in its manifest"
+    if configuration.policy(name).paused:  # `millgate resume` would change nothing
+        yield f"topic {name} is paused by its policy: `paused` in its manifest"
+    elif topic.paused:
+        yield f"topic {name} is paused: millgate resume {name}"
 
 
 def _unserved(name: str, workers: tuple[WorkerRow, ...]) -> Iterator[str]:
