@@ -84,6 +84,7 @@ ifneq ($(NEEDS_IMAGES),)
 endif
 	$(call say,tests: $(SELECTED))
 	@$(PYTEST) $(SELECTED) || { \
+	  code=$$?; [ $$code -eq 1 ] || exit $$code; \
 	  printf '\033[1m==>\033[0m %s\n' 'what failed beside the others, once more and alone (named above: a wait too short, or a bug)'; \
 	  $(PYTEST) -n 1 --last-failed --last-failed-no-failures none $(SELECTED); }
 
