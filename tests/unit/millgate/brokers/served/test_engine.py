@@ -163,6 +163,13 @@ def test_an_error_is_answered_and_remembered_like_anything_else() -> None:
     assert "weight" in answer[2]
 
 
+def test_who_only_reads_along_keeps_no_news_for_which_nobody_waits() -> None:
+    standby = Engine()
+    for record in history(1):
+        standby.replay(record)
+    assert not any(core.take_news() for core in standby.queues.values())
+
+
 def test_looking_at_a_queue_that_nobody_has_written_to_makes_none() -> None:
     engine = Engine()
     engine.look(1.0, ME, Call.read(call(1, "stats")))
