@@ -77,6 +77,17 @@ def test_however_the_tail_is_torn_a_prefix_comes_back(
     assert again(folder) == (None, found)  # the tail is gone for good
 
 
+def test_a_file_that_grew_without_its_data_ends_where_that_is_missing(folder: Path) -> None:
+    """The power goes when the size is on the disk and the first record is not."""
+    journal = begun(folder)
+    path = folder / f"journal-{journal.number:010}"
+    journal.close()
+    with path.open("ab") as file:
+        file.write(b"\0" * 64)
+    assert again(folder) == (None, [])
+    assert path.stat().st_size == 16
+
+
 def test_what_is_left_of_a_failed_write_is_never_read(
     journal: Journal, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -243,8 +243,8 @@ def _read(path: Path, *, last: bool) -> Iterator[bytes]:
         length, checksum = _RECORD.unpack_from(content, position)
         record = content[position + _RECORD.size : position + _RECORD.size + length]
         chain = zlib.crc32(record, chain)
-        if len(record) < length or chain != checksum:
-            break
+        if not length or len(record) < length or chain != checksum:
+            break  # nothing at all is what a power cut may leave where something was to be written
         yield record
         position += _RECORD.size + length
     if position == len(content):
