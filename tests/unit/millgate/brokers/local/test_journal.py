@@ -203,15 +203,64 @@ def test_what_a_killed_broker_did_not_sync_is_on_the_disk_before_another_journal
     assert synced.index(old.stat().st_ino) < synced.index(new.stat().st_ino)
 
 
-def test_drafts_of_snapshots_whose_writers_were_killed_go(journal: Journal, folder: Path) -> None:
+def test_drafts_of_snapshots_whose_writers_were_killed_take_no_room(
+    journal: Journal, folder: Path
+) -> None:
     first, second = (folder / f"snapshot-000000000{number}.draft" for number in (2, 3))
-    first.touch()
+    first.write_bytes(b"half a snapsh")
     journal.rotate()
-    assert not first.exists()
-    second.touch()
+    assert first.stat().st_size == 0
+    second.write_bytes(b"half a snapsh")
     journal.close()
     again(folder)
-    assert not second.exists()
+    assert second.stat().st_size == 0
+
+
+def read_again(folder: Path) -> Journal:
+    journal = Journal(folder, SystemClock(), smallest=1000)
+    journal.snapshot()
+    assert list(journal.records())
+    return journal
+
+
+def test_what_was_read_at_the_start_counts_for_the_next_snapshot(
+    journal: Journal, folder: Path
+) -> None:
+    journal.append([b"few"])
+    journal.close()
+    for _ in range(2):  # several starts
+        journal = read_again(folder)
+        assert not journal.due  # for a few bytes
+        journal.append([b"x" * 600])
+        journal.close()
+    journal = read_again(folder)
+    assert journal.due
+    journal.close()
+
+
+def test_a_snapshot_that_ended_the_process_is_not_begun_again_by_the_next_one_at_once(
+    journal: Journal, folder: Path
+) -> None:
+    journal.append([b"x" * 5000])
+    assert journal.due
+    journal.rotate()
+    journal.close()  # there was no memory for it
+    for _ in range(3):
+        journal = read_again(folder)
+        assert not journal.due
+        journal.close()
+    journal = read_again(folder)
+    journal.append([b"x" * 1001])
+    assert journal.due
+    path = journal.rotate()
+    assert path is not None
+    snapshot.write(path, b"state")
+    journal.written(5)
+    journal.append([b"x" * 5000])
+    journal.close()
+    journal = read_again(folder)
+    assert journal.due
+    journal.close()
 
 
 def test_what_is_left_of_a_failed_write_is_cut_off_before_another_journal_follows(

@@ -103,13 +103,17 @@ class Core:
             and store.level(subscription, topic) is not None
         )
 
-    def dump(self) -> Any:
+    def dump(self) -> dict[str, Any]:
         """The whole queue as plain values (msgpack can carry them)."""
         return snapshot.dump(self.store)
 
+    def parts(self) -> dict[str, Any]:
+        """What `dump` gives; those in `snapshot.LONG` are made an item at a time, of the queue as it is then."""
+        return snapshot.parts(self.store)
+
     @classmethod
     def load(cls, value: Any) -> Core:
-        """The queue that `dump` wrote."""
+        """The queue that `dump` or `parts` gave. `value` is asked for the parts by name, each once, in their order."""
         core = cls()
         core.store = snapshot.load(value)
         return core

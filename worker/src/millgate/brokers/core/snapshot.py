@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from typing import Any, Final
 
@@ -25,6 +26,8 @@ from millgate.queues import (
 )
 
 _FORMAT: Final = 1
+#: The parts that grow with a backlog: lists.
+LONG: Final = frozenset({"rows", "leases", "dead", "results"})
 _PLAIN: Final = ("salt", "now", "seq", "serial", "grants")
 _ROW: Final = (
     "attempt",
@@ -44,8 +47,29 @@ _ROW: Final = (
 _TOPIC: Final = ("held", "passed", "enqueued", "started", "completed", "failed", "dropped")
 
 
+class Listing:
+    """A list of which each item is made when its turn comes."""
+
+    __slots__ = ("_count", "_make")
+
+    def __init__(self, count: int, make: Callable[[], Iterator[Any]]) -> None:
+        self._count = count
+        self._make = make
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._make()
+
+
 def dump(store: Store) -> dict[str, Any]:
     """Everything, as dicts, lists, texts, numbers and bytes."""
+    return {name: list(part) if name in LONG else part for name, part in parts(store).items()}
+
+
+def parts(store: Store) -> dict[str, Any]:
+    """Everything, in the order in which `load` asks for it; those in LONG are a Listing each."""
     config = store.config
     return {
         "format": _FORMAT,
@@ -58,15 +82,10 @@ def dump(store: Store) -> dict[str, Any]:
         ],
         "topics": {t.name: _dump_topic(t) for t in store.topics.values()},
         "workers": [_dump_worker(worker) for worker in store.workers.values()],
-        "rows": [_dump_row(row) for row in store.rows.values() if row.where != LEASED],
-        "leases": [_dump_row(row) for span in store.spans.values() for row in span.rows.values()],
-        "dead": [
-            [_dump_row(dead.row), str(dead.reason), dead.died, dead.worker, dead.no]
-            for dead in store.dead.values()
-        ],
-        "results": [
-            [task_id, _dump_ended(ended), until] for task_id, ended, until in store.results.items()
-        ],
+        "rows": Listing(len(store.rows) - store.leased, lambda: _rows(store)),
+        "leases": Listing(store.leased, lambda: map(_dump_row, store.running())),
+        "dead": Listing(len(store.dead), lambda: map(_dump_dead, store.dead.values())),
+        "results": Listing(len(store.results), lambda: _results(store)),
         "recent": store.recent.dump(),
         "holders": dict(store.holders),
         "windows": [list(entry) for entry in store.windows.items()],
@@ -82,7 +101,11 @@ def dump(store: Store) -> dict[str, Any]:
 
 def load(value: Any) -> Store:
     """The queue that `dump` wrote. Raises NotDecodable for anything else."""
-    if not isinstance(value, dict) or value.get("format") != _FORMAT:
+    try:
+        format_ = value["format"]
+    except (LookupError, TypeError):
+        format_ = None
+    if format_ != _FORMAT:
         raise NotDecodable("not the snapshot of a Millgate queue, or one of a newer format")
     store = Store()
     for name, plain in zip(_PLAIN, value["plain"], strict=True):
@@ -163,6 +186,10 @@ def _dump_row(row: Row) -> list[Any]:
     ]
 
 
+def _rows(store: Store) -> Iterator[list[Any]]:
+    return (_dump_row(row) for row in store.rows.values() if row.where != LEASED)
+
+
 def _load_row(store: Store, value: Any) -> Row:
     (
         (task_id, topic, priority, key, unique, result_ttl, group),
@@ -209,6 +236,10 @@ def _load_rows(store: Store, value: Any) -> None:
         topic.passed = reached
 
 
+def _dump_dead(dead: Dead) -> list[Any]:
+    return [_dump_row(dead.row), str(dead.reason), dead.died, dead.worker, dead.no]
+
+
 def _load_dead(store: Store, value: Any) -> None:
     for fields, reason, died, worker, no in value:
         dead = Dead(_load_row(store, fields), reason, died, worker)
@@ -241,6 +272,10 @@ def _occupy(row: Row) -> None:
         row.holds = False
     else:
         gate.busy += 1
+
+
+def _results(store: Store) -> Iterator[list[Any]]:
+    return ([task_id, _dump_ended(end), until] for task_id, end, until in store.results.items())
 
 
 def _load_memory(store: Store, value: Any) -> None:

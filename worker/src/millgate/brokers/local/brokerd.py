@@ -117,9 +117,7 @@ def _recover(engine: Engine, journal: Journal, clock: Clock) -> None:
     """Bring back what was stored."""
     count = 0
     try:
-        data = journal.snapshot()
-        if data is not None:
-            engine.load(data)
+        _load(engine, journal)
         for record in journal.records():
             engine.replay(record)
             count += 1
@@ -133,6 +131,12 @@ def _recover(engine: Engine, journal: Journal, clock: Clock) -> None:
     engine.replay(resumption)
     if count:
         log.info("read %d records of the journal in %s", count, journal.folder)
+
+
+def _load(engine: Engine, journal: Journal) -> None:
+    data = journal.snapshot()  # which is gone from memory when the records are read
+    if data is not None:
+        engine.load(data)
 
 
 def _keep(engine: Engine, journal: Journal) -> None:

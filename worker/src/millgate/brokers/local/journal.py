@@ -4,6 +4,9 @@ A folder holds `snapshot-N`, the state at one moment, and `journal-N`, the recor
 has outgrown the snapshot is followed by N + 1: its journal is opened at once, its snapshot written at leisure, and
 older files are removed only when that is complete. So a kill at any moment leaves a snapshot and every journal
 after it. One broker has the folder at a time, by a lock on it.
+
+A draft says that a snapshot was begun and not completed: who finds one at its start does not try again at once, since
+the snapshot may be what ended the process, where there is no memory for it.
 """
 
 from __future__ import annotations
@@ -48,6 +51,10 @@ class Journal:
         self._lock = _locked(folder, clock, patience)
         self._file = -1
         self._end = 0  # bytes that are known to be stored
+        self._behind = 0  # bytes of older journals that no snapshot replaces yet
+        self._cut_off = (
+            False  # whether an earlier process began a snapshot that it did not complete
+        )
         self._chain = 0
         self._failing = False
         #: What was answered and is not known to be on the disk: the last so many bytes of the file.
@@ -55,7 +62,9 @@ class Journal:
 
     def snapshot(self) -> bytes | None:
         """The newest snapshot's data. Raises SchemaTooNew, BrokerRefused."""
-        _remove_drafts(self.folder)
+        for draft in _drafts(self.folder):
+            os.truncate(draft, 0)  # nobody reads what is in it
+            self._cut_off = True
         found = _files(self.folder, "snapshot")
         if not found:
             return None
@@ -74,15 +83,16 @@ class Journal:
         numbers = sorted(number for number in found if number >= self.number)
         try:
             for number in numbers:
-                for record in _read(found[number], last=number == numbers[-1]):
-                    self._threshold = 0  # reading it again took time: a snapshot is due at once
-                    yield record
+                yield from _read(found[number], last=number == numbers[-1])
+                self._behind += found[number].stat().st_size
                 self.number = number
             if numbers:  # others follow it from now on, so it must stay whole whatever comes
                 snapshot.sync_file(found[numbers[-1]])
             self._begin(self.number + 1)
         except OSError as error:
             raise BrokerRefused(f"cannot write in {self.folder}: {error.strerror}") from error
+        if self._cut_off:
+            self._behind = min(self._behind, self._threshold - self._smallest)
 
     def append(self, records: Sequence[bytes], *, on_disk: bool = True) -> None:
         """Store records, all or none: on the disk itself, or (not `on_disk`) where they outlive this process only until
@@ -130,23 +140,27 @@ class Journal:
     @property
     def due(self) -> bool:
         """Whether a snapshot is worth its while."""
-        return self._end > self._threshold
+        return self._behind + self._end > self._threshold
 
     def rotate(self) -> Path | None:
         """Begin the next journal; answer where its snapshot goes. None: there is no room, the old one goes on."""
-        _remove_drafts(self.folder)
-        self._threshold += self._smallest
+        for draft in _drafts(self.folder):
+            draft.unlink(missing_ok=True)
+        self._threshold = self._behind + self._end + self._smallest
         try:
             self._begin(self.number + 1)
         except OSError as error:
             log.warning("no new journal in %s: %s", self.folder, error.strerror)
             self._failing = True
             return None
-        return self.folder / f"snapshot-{self.number:010}"
+        path = self.folder / f"snapshot-{self.number:010}"
+        with suppress(OSError):
+            snapshot.draft(path).touch()
+        return path
 
     def written(self, size: int) -> None:
         """The snapshot of the present journal is complete and has that many bytes: remove what came before."""
-        self._threshold = max(self._smallest, size)
+        self._threshold, self._behind = max(self._smallest, size), 0
         for kind in ("journal", "snapshot"):
             for number, path in _files(self.folder, kind).items():
                 if number < self.number:
@@ -189,6 +203,7 @@ class Journal:
             raise
         if self._file >= 0:
             os.close(self._file)
+        self._behind += self._end
         self._file, self.number, self._end, self._chain = handle, number, _HEAD.size, 0
 
     def _refusal(self, error: OSError) -> BrokerUnavailable:
@@ -216,10 +231,9 @@ def _locked(folder: Path, clock: Clock, patience: float) -> int:
         ) from error
 
 
-def _remove_drafts(folder: Path) -> None:
-    """Remove what is left of snapshots whose writers were ended; nobody writes one now, or it is not needed."""
-    for draft in folder.glob(f"snapshot-*{snapshot.DRAFT}"):
-        draft.unlink(missing_ok=True)
+def _drafts(folder: Path) -> list[Path]:
+    """What is left of snapshots whose writers were ended; nobody writes one now, or it is not needed."""
+    return list(folder.glob(f"snapshot-*{snapshot.DRAFT}"))
 
 
 def _files(folder: Path, kind: str) -> dict[int, Path]:

@@ -20,30 +20,36 @@ _HEAD: Final = struct.Struct(">8sHIQ")  # what it is, format, CRC-32, length
 
 def write(path: Path, data: bytes) -> int:
     """Store a snapshot under its final name only once it is on the disk; its size. Raises OSError."""
-    draft = path.with_name(path.name + DRAFT)
-    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    unfinished = draft(path)
+    handle = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(_HEAD.pack(_MAGIC, FORMAT, zlib.crc32(data), len(data)))
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        draft.rename(path)
+        unfinished.rename(path)
     except OSError:
-        draft.unlink(missing_ok=True)
+        unfinished.unlink(missing_ok=True)
         raise
     sync_folder(path.parent)
     return len(data)
 
 
+def draft(path: Path) -> Path:
+    """What the file of a snapshot is called until it is complete."""
+    return path.with_name(path.name + DRAFT)
+
+
 def read(path: Path) -> bytes:
     """The data of a snapshot. Raises SchemaTooNew, BrokerRefused."""
-    content = path.read_bytes()
-    if len(content) < _HEAD.size:
-        raise BrokerRefused(f"{path} is not a snapshot of a broker; put it back from a copy")
-    magic, format_, checksum, length = _HEAD.unpack_from(content)
-    check_format(path, magic == _MAGIC, format_)
-    data = content[_HEAD.size :]
+    with path.open("rb") as file:
+        head = file.read(_HEAD.size)
+        if len(head) < _HEAD.size:
+            raise BrokerRefused(f"{path} is not a snapshot of a broker; put it back from a copy")
+        magic, format_, checksum, length = _HEAD.unpack(head)
+        check_format(path, magic == _MAGIC, format_)
+        data = file.read()
     if len(data) != length or zlib.crc32(data) != checksum:
         raise BrokerRefused(f"{path} is damaged: its checksum differs; put it back from a copy")
     return data

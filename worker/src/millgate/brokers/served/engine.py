@@ -12,7 +12,7 @@ from logging import getLogger
 from typing import Any, Final
 
 from millgate.brokers.core import Core
-from millgate.brokers.served import frames, verbs
+from millgate.brokers.served import frames, state, verbs
 from millgate.brokers.served.answers import failure, success
 from millgate.brokers.served.caller import Caller
 from millgate.errors import BrokerError, BrokerUnavailable, MillgateError, NotDecodable
@@ -139,17 +139,18 @@ class Engine:
 
     def dump(self) -> bytes:
         """The whole state, for a snapshot."""
-        queues = {name: core.dump() for name, core in self.queues.items()}
+        queues = {name: core.parts() for name, core in self.queues.items()}
         callers = [
             [client, one.seen, one.answers, one.settled] for client, one in self._callers.items()
         ]
-        return frames.pack_state([self.now, queues, callers])
+        return state.pack(self.now, queues, callers)
 
     def load(self, data: bytes) -> None:
         """Take over what `dump` gave. Raises NotDecodable."""
-        self.now, queues, callers = frames.unpack_state(data)
-        self.queues = {name: Core.load(value) for name, value in queues.items()}
-        self._callers = {client: Remembered(*known) for client, *known in callers}
+        reader = state.Reader(data)
+        self.now = reader.now()
+        self.queues = {name: Core.load(parts) for name, parts in reader.queues()}
+        self._callers = {client: Remembered(*known) for client, *known in reader.callers()}
 
     def _spare(self, now: float, passed: float, by: float) -> None:
         for core in self.queues.values():

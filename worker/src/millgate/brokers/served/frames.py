@@ -38,15 +38,5 @@ def unpack(data: bytes | bytearray | memoryview) -> Any:
 
 
 def pack_state(value: Any) -> bytes:
-    """Plain values of any size as bytes, for a snapshot."""
+    """Plain values of any size as bytes."""
     return bytes(msgpack.packb(value, use_bin_type=True, unicode_errors="surrogatepass"))
-
-
-def unpack_state(data: bytes) -> Any:
-    """The value that `pack_state` wrote. Raises NotDecodable."""
-    try:
-        return msgpack.unpackb(
-            data, raw=False, strict_map_key=False, unicode_errors="surrogatepass"
-        )
-    except (ValueError, TypeError, msgpack.exceptions.UnpackException) as error:
-        raise NotDecodable(f"not a snapshot of Millgate: {error}") from error
