@@ -13,14 +13,17 @@ from pathlib import Path
 
 import pytest
 
+from millgate.brokers.base import Ask
 from millgate.brokers.local import framing
 from millgate.brokers.local.connection import Connection
 from millgate.brokers.local.journal import Journal
 from millgate.brokers.local.server import Server
-from millgate.brokers.served import frames
+from millgate.brokers.served import frames, values
 from millgate.brokers.served.caller import Caller
 from millgate.brokers.served.engine import Call, Engine
 from millgate.clock import SystemClock
+from millgate.queues import TopicPolicy, policy_to_dict
+from support.builders import a_message, a_worker, an_info
 from support.clock import FakeClock
 
 _KEY = b"k" * 32
@@ -116,6 +119,73 @@ def test_a_disk_that_refuses_to_sync_is_not_asked_without_a_pause(
     clock.advance(1.0)
     server.turn(0.0)
     assert not journal.unsynced
+    server.stop()
+    server.run()
+    journal.close()
+
+
+def a_lease(engine: Engine, journal: Journal, clock: FakeClock) -> None:
+    """A message that a worker holds for 30 seconds."""
+    worker = values.from_worker(a_worker("w"))
+    calls = [
+        ("configure", [policy_to_dict(TopicPolicy("default", lease=30.0))], None, False),
+        ("register", worker, values.from_info(an_info())),
+        ("publish", values.from_messages([a_message(id="m")]), None),
+        ("claim", worker, values.from_ask(Ask()), []),
+    ]
+    for number, (verb, *args) in enumerate(calls, 1):
+        caller, payload = Caller("c", "q"), frames.pack([number, number, verb, args])
+        journal.append([engine.record(clock.now(), caller, payload)])
+        engine.apply(clock.now(), caller, Call.read(payload))
+
+
+@pytest.mark.parametrize("still", ["disk", "process"])
+def test_time_in_which_it_stood_still_ends_no_lease(
+    listener: socket.socket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, still: str
+) -> None:
+    clock, engine = FakeClock(), Engine()
+    journal = Journal(tmp_path, clock)
+    assert list(journal.records()) == []
+    server = Server(listener, lambda: _KEY, engine, journal, clock)
+    a_lease(engine, journal, clock)
+    server.turn(0.0)
+    assert server._patience() == 1.0  # or it would not notice
+    owner = server._selector if still == "process" else journal
+    name = "select" if still == "process" else "sync"
+    real = getattr(owner, name)
+
+    def slow(*args: float) -> object:
+        clock.advance(40.0)
+        return real(*args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, name, slow)
+        if still == "disk":
+            journal.append([engine.resumption(clock.now())], on_disk=False)
+            server._sync_at = 0.0
+        server.turn(0.0)
+    server.turn(0.0)
+    queue = engine.queues["q"]
+    assert queue.stats(clock.now() + 29).topics["default"].leased == 1
+    assert queue.stats(clock.now() + 31).topics["default"].leased == 0
+    server.stop()
+    server.run()
+    journal.close()
+
+
+def test_time_in_which_nothing_was_to_be_done_is_no_standstill(
+    listener: socket.socket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = FakeClock()
+    journal = Journal(tmp_path, clock)
+    assert list(journal.records()) == []
+    server = Server(listener, lambda: _KEY, Engine(), journal, clock)
+    waited = server._patience()
+    assert waited is None
+    monkeypatch.setattr(server._selector, "select", lambda _: clock.advance(3600.0) or [])
+    monkeypatch.setattr(journal, "append", lambda _: pytest.fail("it stored something"))
+    server.turn(waited)
+    monkeypatch.undo()
     server.stop()
     server.run()
     journal.close()

@@ -28,7 +28,7 @@ from millgate.brokers.core import (
     tick,
 )
 from millgate.brokers.core.store import News, Store
-from millgate.fleet import Beat, WorkerInfo, WorkerRef
+from millgate.fleet import Beat, WorkerInfo, WorkerRef, WorkerState
 from millgate.message import ClaimRef, Group, Message, Receipt
 from millgate.queues import Configuration, QueuePolicy, Subscription, TopicPolicy
 from millgate.rules import check_texts
@@ -70,6 +70,14 @@ class Core:
     def tick(self, now: float) -> None:
         """Let happen what time brings about; every verb does."""
         tick.tick(self.store, now)
+
+    @property
+    def held(self) -> bool:
+        """Whether somebody has what ends unless it is renewed: a lease, a lock, a fence."""
+        store = self.store
+        return bool(store.leased or store.locks) or any(
+            worker.state(store.now) is WorkerState.FENCED for worker in store.workers.values()
+        )
 
     def alarm(self) -> float:
         """Before this time nothing happens by itself."""

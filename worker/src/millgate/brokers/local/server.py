@@ -6,6 +6,7 @@ does not read, or does not prove the key, holds up nobody and is dropped after a
 
 from __future__ import annotations
 
+import math
 import selectors
 import socket
 import ssl
@@ -17,17 +18,19 @@ from typing import Any, Final
 from millgate.brokers.local import handshake, snapshot
 from millgate.brokers.local.connection import Connection, Gone
 from millgate.brokers.local.journal import Journal
+from millgate.brokers.served.attention import Attention
 from millgate.brokers.served.desk import Came, Desk
 from millgate.brokers.served.engine import Engine
 from millgate.brokers.served.forked import fork
 from millgate.brokers.served.steady import Steady
 from millgate.clock import Clock
-from millgate.errors import BrokerRefused, NotDecodable
+from millgate.errors import BrokerRefused, BrokerUnavailable, NotDecodable
 
 CONNECTIONS: Final = 1000
 _STALL: Final = 30.0  # seconds that a peer may leave an answer unread
 _DEAF: Final = 1.0  # seconds without new connections after one could not be accepted
 _ACCEPTS: Final = 64  # new connections in one turn
+_LOOK: Final = 1.0  # seconds of one wait while somebody has what must be renewed
 _SYNC: Final = 0.01  # seconds after which what only workers said is on the disk
 #: One wait lasts at most this long: the system takes no more than 24 days, and a task may be due in a hundred years.
 _LONGEST: Final = 86_400.0
@@ -57,6 +60,7 @@ class Server:
         self._journal = journal
         self._clock = clock
         self._steady = Steady(clock, engine.now)
+        self._attention = Attention(clock.monotonic())
         one_host = listener.family == socket.AF_UNIX
         self._desk = Desk(engine, journal, self._send, self._say, one_host=one_host)
         self._selector = selectors.DefaultSelector()
@@ -97,6 +101,14 @@ class Server:
         """Wait for something to happen, at most `timeout` seconds, and deal with it."""
         for entry, mask in self._selector.select(timeout):
             entry.data(mask)
+        if self._attention.returned(
+            self._clock.monotonic(), math.inf if timeout is None else timeout
+        ):
+            self._make_good()
+        self._deal()
+
+    def _deal(self) -> None:
+        """Carry out what has come, and what the time has."""
         more, self._more = self._more, set()
         for connection in more:
             self._take(connection)
@@ -108,6 +120,16 @@ class Server:
         self._consider_sync(monotonic)
         self._consider_snapshot()
 
+    def _make_good(self) -> None:
+        """This process stood still, or waited for the disk: whoever tried to renew meanwhile comes now."""
+        record = self._engine.resumption(self._steady.now())
+        try:
+            if self._journal is not None:
+                self._journal.append([record])
+        except BrokerUnavailable:  # nor can a renewal be stored
+            return
+        self._engine.replay(record)
+
     def _patience(self) -> float | None:
         if self._more:
             return 0.0
@@ -118,6 +140,8 @@ class Server:
         for end in ends:
             left = max(0.0, end - monotonic)
             wait = left if wait is None else min(wait, left)
+        if self._engine.held:
+            wait = _LOOK if wait is None else min(wait, _LOOK)
         return None if wait is None else min(wait, _LONGEST)
 
     def _accept(self, _mask: int) -> None:

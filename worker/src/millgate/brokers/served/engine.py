@@ -102,6 +102,11 @@ class Engine:
         else:
             self._spare(now, *frames.unpack(payload))
 
+    @property
+    def held(self) -> bool:
+        """Whether somebody has what ends unless it is renewed."""
+        return any(core.held for core in self.queues.values())
+
     def resumption(self, now: float) -> bytes:
         """A record for `replay`, here as well: nobody could be heard since the last record, and that time counts
         against no lease, fence, lock or worker. Comes before anything else of that moment.
