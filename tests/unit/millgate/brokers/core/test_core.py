@@ -242,6 +242,23 @@ def test_a_clock_that_is_set_keeps_waits_and_named_times(by: float) -> None:
     assert core.states(NOW + 7201, ["named"])[0].state is State.WAITING
 
 
+@pytest.mark.parametrize("by", [3600.0, -3600.0])
+def test_a_clock_that_is_set_makes_nothing_expire_but_at_a_named_time(by: float) -> None:
+    core = Core()
+    message = a_message(id="both", expires_in=10.0, expires_at=NOW + 7200)
+    core.publish(NOW, [a_message(id="in", expires_in=10.0), message])
+    core.publish(NOW, [a_message(id="at", expires_at=NOW + 7200)])
+    core = Core.load(core.dump())
+    core.stepped(by)
+    now = NOW + by
+    waiting, ids = [State.WAITING] * 3, ["in", "both", "at"]
+    assert [known.state for known in core.states(now + 9, ids)] == waiting
+    ended = [State.FAILED, State.FAILED, State.WAITING]
+    assert [known.state for known in core.states(now + 11, ids)] == ended
+    assert core.states(NOW + 7199, ["at"])[0].state is State.WAITING
+    assert core.states(NOW + 7201, ["at"])[0].state is State.FAILED
+
+
 def test_a_silent_worker_is_forgotten_and_a_fenced_one_is_not() -> None:
     core = Core()
     silent, fenced = working(core), working(core)

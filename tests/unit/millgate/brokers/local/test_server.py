@@ -191,6 +191,36 @@ def test_time_in_which_nothing_was_to_be_done_is_no_standstill(
     journal.close()
 
 
+@pytest.mark.parametrize("by", [86_400.0, -86_400.0])
+def test_a_clock_that_is_set_is_followed_and_ends_no_lease(
+    listener: socket.socket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: float
+) -> None:
+    clock, engine = FakeClock(), Engine()
+    journal = Journal(tmp_path, clock)
+    assert list(journal.records()) == []
+    server = Server(listener, lambda: _KEY, engine, journal, clock)
+    a_lease(engine, journal, clock)
+    server.turn(0.0)
+    clock.step(by)
+
+    def full(_handle: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fdatasync", full)
+        server.turn(0.0)
+        assert server._now == pytest.approx(clock.now() - by)  # it cannot be stored
+    server.turn(0.0)
+    server.turn(0.0)
+    assert server._now == pytest.approx(clock.now())
+    queue = engine.queues["q"]
+    assert queue.stats(server._now + 29).topics["default"].leased == 1
+    assert queue.stats(server._now + 31).topics["default"].leased == 0
+    server.stop()
+    server.run()
+    journal.close()
+
+
 def test_a_machine_that_cannot_fork_goes_on_with_its_journals(
     listener: socket.socket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

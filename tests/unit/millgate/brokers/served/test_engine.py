@@ -219,6 +219,39 @@ def test_time_in_which_nobody_could_be_heard_ends_no_lease() -> None:
     ).lost == ("m",)
 
 
+@pytest.mark.parametrize("by", [86_400.0, -86_400.0])
+def test_a_clock_that_was_set_is_followed_by_everything_that_nobody_named(by: float) -> None:
+    kept = Kept()
+    engine, journal, ask = kept.engine, kept.journal, kept.ask
+    worker, now = values.from_worker(a_worker()), 1_000_000.0
+    ask(now, 1, "configure", [policy_to_dict(TopicPolicy("default", lease=30.0))], None, False)
+    ask(now, 2, "register", worker, values.from_info(an_info()))
+    ask(now, 3, "publish", values.from_messages([a_message(id="m")]), None)
+    claimed = values.to_claimed(ask(now, 4, "claim", worker, values.from_ask(Ask()), []))
+    named = a_message(id="named", at=now + 100_000.0)
+    ask(now, 5, "publish", values.from_messages([named, a_message(id="in", delay=30.0)]), None)
+    silent, payload = Caller("silent", "q"), call(1, "pause", "t", False)
+    journal.append(engine.record(now, silent, payload))
+    engine.apply(now, silent, Call.read(payload))
+    journal.append(engine.correction(now + 10, now + 10 + by))
+    engine.replay(journal[-1])
+    now += by
+    ref = values.from_ref(claimed.claims[0].ref)
+    renewed = ask(now + 29.0, 6, "extend", worker, [ref], values.from_beat(Beat()))
+    assert values.to_extended(renewed).lost == ()
+    assert engine.remembered(silent, 1) is not None
+    topic = engine.queues["q"].stats(now + 29.0).topics["default"]
+    assert (topic.delayed, topic.leased) == (2, 1)
+    assert engine.queues["q"].stats(now + 31.0).topics["default"].delayed == 1
+    assert engine.queues["q"].states(1_099_999.0, ["named"])[0].state == "delayed"
+    assert engine.queues["q"].states(1_100_001.0, ["named"])[0].state == "waiting"
+    again = Engine()
+    for record in journal:
+        again.replay(record)
+    again.queues["q"].tick(1_100_001.0)
+    assert again.dump() == engine.dump()
+
+
 def test_what_time_had_ended_before_stays_ended_wherever_the_records_are_read() -> None:
     kept = Kept()
     engine, journal, ask = kept.engine, kept.journal, kept.ask

@@ -32,8 +32,10 @@ def test_it_follows_a_clock_that_runs_well() -> None:
         assert steady.now() == pytest.approx(clocks.wall)
 
 
-@pytest.mark.parametrize("step", [3600.0, -3600.0, 5.0, -5.0])
-def test_a_clock_that_is_set_is_followed_slowly_and_never_backwards(step: float) -> None:
+@pytest.mark.parametrize("step", [9.0, -9.0, 5.0, -5.0])
+def test_a_clock_that_is_some_seconds_off_is_followed_slowly_and_never_backwards(
+    step: float,
+) -> None:
     clocks = Clocks()
     steady = Steady(clocks)
     clocks.wall += step
@@ -42,11 +44,38 @@ def test_a_clock_that_is_set_is_followed_slowly_and_never_backwards(step: float)
         clocks.sleep(1.0)
         now = steady.now()
         assert 0.9 - 1e-6 <= now - last <= 1.1 + 1e-6
+        assert steady.set_to() is None
         last = now
-    for _ in range(100):
-        clocks.sleep(1000.0)
-        steady.now()
     assert steady.now() == pytest.approx(clocks.wall, abs=0.01)
+
+
+@pytest.mark.parametrize("step", [3600.0, -3600.0, 11.0, -11.0])
+def test_a_clock_that_was_set_is_followed_when_whoever_has_the_time_is_ready(step: float) -> None:
+    clocks = Clocks()
+    steady = Steady(clocks)
+    clocks.wall += step
+    for _ in range(10):
+        clocks.sleep(1.0)
+        assert steady.now() == pytest.approx(clocks.wall - step)
+        assert steady.set_to() == clocks.wall
+    steady.jump(clocks.wall)
+    assert steady.set_to() is None
+    clocks.sleep(1.0)
+    assert steady.now() == pytest.approx(clocks.wall)
+
+
+def test_a_standstill_between_two_clocks_is_no_clock_that_was_set(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clocks = Clocks()
+    steady = Steady(clocks)
+
+    def later() -> float:
+        clocks.sleep(60.0)
+        return clocks.wall
+
+    monkeypatch.setattr(clocks, "now", later)
+    assert steady.set_to() is None
 
 
 def test_a_new_life_never_begins_before_the_old_one_ended() -> None:

@@ -109,5 +109,6 @@ def _set_expiry(store: Store, now: float, row: Row, message: Message) -> None:
         return
     # not before it was accepted: what is remembered of its end counts from then
     row.expires = expires = max(expires, now)
+    row.dated = message.expires_at is not None and (ttl is None or message.expires_at <= now + ttl)
     store.expiries.set(row.id, row, expires)
     store.alarm = min(store.alarm, expires)

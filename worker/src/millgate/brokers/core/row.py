@@ -34,6 +34,7 @@ class Row:
     __slots__ = (
         "attempt",
         "cancelled",
+        "dated",
         "due",
         "expires",
         "failure",
@@ -80,6 +81,7 @@ class Row:
         self.ready = self.due = self.until = 0.0
         self.fresh = self.holds = self.cancelled = False
         self.timed = message.at is not None  # due at a time that somebody named
+        self.dated = False  # and this one expires at such a time
         self.gate: Gate | None = None
         self.span: Span | None = None
         self.worker: Worker | None = None

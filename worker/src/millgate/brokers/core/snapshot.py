@@ -40,6 +40,7 @@ _ROW: Final = (
     "until",
     "expires",
     "timed",
+    "dated",
     "cancelled",
     "holds",
     "token",

@@ -46,6 +46,10 @@ def shift(store: Store, by: float) -> None:
         due = topic.next_due()
         if due is not None:
             store.due_at(topic, due)
+    for row in [row for _, row, _ in store.expiries.items() if not row.dated]:
+        assert row.expires is not None, "it is among those that expire"
+        row.expires += by
+        store.expiries.set(row.id, row, row.expires)
     store.results.shift(by)
     store.windows.shift(by)
     store.recent.shift(by)

@@ -61,6 +61,7 @@ class Server:
         self._clock = clock
         self._steady = Steady(clock, engine.now)
         self._attention = Attention(clock.monotonic())
+        self._now = self._steady.now()  # of the last turn
         one_host = listener.family == socket.AF_UNIX
         self._desk = Desk(engine, journal, self._send, self._say, one_host=one_host)
         self._selector = selectors.DefaultSelector()
@@ -114,7 +115,9 @@ class Server:
             self._take(connection)
         came, self._came = self._came, []
         monotonic = self._clock.monotonic()
-        self._desk.turn(self._steady.now(), monotonic, came)
+        self._now = self._steady.now()
+        self._desk.turn(self._now, monotonic, came)
+        self._follow_clock()
         self._drop_stalled(monotonic)
         self._hear_again(monotonic)
         self._consider_sync(monotonic)
@@ -122,13 +125,23 @@ class Server:
 
     def _make_good(self) -> None:
         """This process stood still, or waited for the disk: whoever tried to renew meanwhile comes now."""
-        record = self._engine.resumption(self._steady.now())
+        self._entered(self._engine.resumption(self._steady.now()))
+
+    def _follow_clock(self) -> None:
+        set_to = self._steady.set_to()
+        if set_to is not None and self._entered(self._engine.correction(self._now, set_to)):
+            self._steady.jump(set_to)
+            log.warning("the machine's clock was set by %+.0f s", set_to - self._now)
+
+    def _entered(self, record: bytes) -> bool:
+        """Carry out a record of this process's own; False: it cannot be stored, nor could a call."""
         try:
             if self._journal is not None:
                 self._journal.append([record])
-        except BrokerUnavailable:  # nor can a renewal be stored
-            return
+        except BrokerUnavailable:
+            return False
         self._engine.replay(record)
+        return True
 
     def _patience(self) -> float | None:
         if self._more:

@@ -224,8 +224,8 @@ class Server:
             ) from error
         except exceptions.ChannelClosedByBroker as error:
             raise refusals.closed(error, self._how.target.endpoint) from error
+        self._steady = Steady(self._clock, self._engine.now)
         if self._engine is not before or self._journal.term != term + 1:  # another has served
-            self._steady = Steady(self._clock, self._engine.now)
             self._desk = None
         self._desk = self._desk or self._new_desk()
         self._resume()
@@ -268,6 +268,7 @@ class Server:
             self._now = self._steady.now()
         self._desk.turn(self._now, monotonic, came)
         self._mailbox.flush()
+        self._follow_clock(monotonic)
         self._proof.worked(self._clock.monotonic() - monotonic)
 
     def _left(self, line: Line) -> None:
@@ -292,11 +293,20 @@ class Server:
 
     def _resume(self) -> None:
         """Nobody could be heard for a while: no lease ends before its owner could renew it."""
-        now = self._steady.now()
-        record = self._engine.resumption(now)
+        self._now = self._steady.now()
+        self._enter(self._engine.resumption(self._now))
+
+    def _follow_clock(self, monotonic: float) -> None:
+        set_to = None if self._proof.late(monotonic) else self._steady.set_to()
+        if set_to is not None:
+            self._enter(self._engine.correction(self._now, set_to))
+            log.warning("this machine's clock was set by %+.0f s", set_to - self._now)
+            self._steady.jump(set_to)
+            self._now = set_to
+
+    def _enter(self, record: bytes) -> None:
         self._journal.append([record])
         self._engine.replay(record)
-        self._now = now
 
     def _patience(self) -> float:
         monotonic = self._clock.monotonic()

@@ -114,8 +114,17 @@ class Engine:
         It says how far time had passed here, for what time brought about leaves no record: a lease that has ended
         is not to come back to life where this is read.
         """
-        passed = max((core.now for core in self.queues.values()), default=self.now)
-        return frames.pack([now, "", "", frames.pack([passed, max(0.0, now - self.now)])])
+        by = max(0.0, now - self.now)
+        return frames.pack([now, "", "", frames.pack([self._passed(0.0), by])])
+
+    def correction(self, passed: float, now: float) -> bytes:
+        """A record for `replay`, here as well: the clock by which all up to `passed` had come to pass was set to `now`.
+        What lasts a while goes on lasting as long as it would have."""
+        passed = self._passed(passed)
+        return frames.pack([now, "", "", frames.pack([passed, 0.0, now - passed])])
+
+    def _passed(self, least: float) -> float:
+        return max(least, *(core.now for core in self.queues.values())) if self.queues else self.now
 
     def apply(self, now: float, caller: Caller, call: Call) -> bytes:
         """Carry a call out, unless it was, or its caller has given it up; the answer's frame."""
@@ -157,10 +166,14 @@ class Engine:
         self.queues = {name: Core.load(parts) for name, parts in reader.queues()}
         self._callers = {client: Remembered(*known) for client, *known in reader.callers()}
 
-    def _spare(self, now: float, passed: float, by: float) -> None:
+    def _spare(self, now: float, passed: float, by: float, moved: float = 0.0) -> None:
         for core in self.queues.values():
             core.tick(passed)
             core.spare(by)
+            if moved:
+                core.stepped(moved)
+        for known in self._callers.values():
+            known.seen += moved
         self.now = now
 
     def _answer(self, now: float, core: Core, call: Call, table: verbs.Table) -> bytes:
