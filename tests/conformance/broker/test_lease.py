@@ -175,9 +175,9 @@ def test_a_holder_that_settles_in_time_wins_against_the_reaper(
     short(broker)
     broker.publish([message := a_message()])
     claim = hand.one()
-    pass_time(0.9)
+    pass_time(0.4)
     hand.ack(claim, result=b"1")
-    pass_time(0.5)
+    pass_time(1.0)
     assert Hand(broker).claim() == []
     assert broker.states([message.id])[0].state is State.SUCCEEDED
 
