@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import islice
 
 from millgate.brokers.base import DeadLetter
@@ -14,12 +13,11 @@ from millgate.brokers.core.place import enter
 from millgate.brokers.core.row import Dead, Row, message_of
 from millgate.brokers.core.store import Store
 from millgate.brokers.core.topic import Topic
+from millgate.brokers.forwarded import forwarded
 from millgate.errors import NotDecodable
 from millgate.message import Message, with_record
 from millgate.queues import DeadPolicy
 from millgate.rules import bounded
-
-_TEXT = 500  # characters of an error that travel in a header
 
 
 def put(store: Store, now: float, dead: Dead) -> None:
@@ -136,31 +134,10 @@ def _forward(store: Store, now: float, dead: Dead) -> bool:
     if message is None or target is None:
         return False
     store.serial += 1
-    copy = replace(
-        message,
-        id=f"{message.id[:100]}.dead{store.serial}",
-        topic=target,
-        unique=None,
-        group=None,
-        headers={**message.headers, **_headers(dead)},
-    )
+    row = dead.row
+    copy = forwarded(message, str(dead.reason), row.attempt, row.failure, target, store.serial)
     follow(store, now, [copy])
     return True
-
-
-def _headers(dead: Dead) -> dict[str, str]:
-    row = dead.row
-    headers = {
-        "millgate-dead-id": row.id,
-        "millgate-dead-topic": row.topic.name,
-        "millgate-dead-reason": str(dead.reason),
-        "millgate-dead-attempts": str(row.attempt),
-    }
-    if row.failure is not None:
-        said = f"{row.failure.error}: {row.failure.message}"[:_TEXT]
-        # an error may say anything; a header is text that everybody can encode
-        headers["millgate-dead-error"] = said.encode("utf-8", "backslashreplace").decode()
-    return headers
 
 
 def _message(row: Row) -> Message | None:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Final
 
+from millgate.brokers.forwarded import forwarded
 from millgate.brokers.postgres import failures
 from millgate.brokers.postgres.session import Session
 from millgate.errors import NotDecodable
 from millgate.message import Message, with_record
 
 _BATCH: Final = 100
-_TEXT: Final = 500  # characters of an error that travel in a header
 _PASSED: Final = 1000  # messages that pass new gates in one step, which no other verb runs beside
 _WHILE: Final = 0.2  # seconds of such steps in one tick
 
@@ -48,27 +47,10 @@ def _copy(row: tuple[Any, ...]) -> Message | None:
     if target is None:
         return None
     bare = Message(
-        id=f"{name[:100]}.dead{seq}",
-        topic=target,
-        task="",
-        body=b"",
-        priority=priority,
-        key=key,
-        result_ttl=ttl,
+        id=name, topic=topic, task="", body=b"", priority=priority, key=key, result_ttl=ttl
     )
     try:
-        message = with_record(bare, record)
+        dead = with_record(bare, record)
     except NotDecodable:
         return None
-    headers = {
-        "millgate-dead-id": name,
-        "millgate-dead-topic": topic,
-        "millgate-dead-reason": reason,
-        "millgate-dead-attempts": str(attempt),
-    }
-    known = failures.unpack(failure)
-    if known is not None:
-        said = f"{known.error}: {known.message}"[:_TEXT]
-        # an error may say anything; a header is text that everybody can encode
-        headers["millgate-dead-error"] = said.encode("utf-8", "backslashreplace").decode()
-    return replace(message, headers={**message.headers, **headers})
+    return forwarded(dead, reason, attempt, failures.unpack(failure), target, seq)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Final
 
 import msgpack
 
+from millgate.brokers.forwarded import forwarded
 from millgate.brokers.redis import drafts, failures, rows
 from millgate.brokers.redis.session import Session
 from millgate.errors import NotDecodable
 from millgate.message import Message
 
 _BATCH: Final = 100
-_TEXT: Final = 500  # characters of an error that travel in a header
 
 
 class Forwarding(Session):
@@ -32,27 +31,9 @@ def _copy(name: str, letter: list[Any]) -> Message | None:
     topic, reason, _, failure, _, _, _, attempt, _, serial = letter[:10]
     target = letter[14].decode()
     try:
-        message = rows.read(letter[12]).message(name, topic.decode())
+        dead = rows.read(letter[12]).message(name, topic.decode())
     except NotDecodable:
         return None
-    if message is None or not target:
+    if dead is None or not target:
         return None
-    headers = {
-        "millgate-dead-id": name,
-        "millgate-dead-topic": topic.decode(),
-        "millgate-dead-reason": reason.decode(),
-        "millgate-dead-attempts": str(attempt),
-    }
-    known = failures.unpack(failure)
-    if known is not None:
-        said = f"{known.error}: {known.message}"[:_TEXT]
-        # an error may say anything; a header is text that everybody can encode
-        headers["millgate-dead-error"] = said.encode("utf-8", "backslashreplace").decode()
-    return replace(
-        message,
-        id=f"{name[:100]}.dead{serial}",
-        topic=target,
-        unique=None,
-        group=None,
-        headers={**message.headers, **headers},
-    )
+    return forwarded(dead, reason.decode(), attempt, failures.unpack(failure), target, serial)
