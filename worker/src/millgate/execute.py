@@ -224,17 +224,10 @@ def _call(app: App, spec: TaskSpec, args: list[Any], kwargs: dict[str, Any]) -> 
         if not spec.depends:
             return spec.function(*args, **kwargs)
         scope = Scope(app.overrides, app.scope)
-        try:
-            scope.fill(spec.depends, kwargs)
-            value = spec.function(*args, **kwargs)
-        except BaseException as error:
-            scope.close(error)
-            raise
-        scope.close()
+        return scope.call(spec.function, spec.depends, args, kwargs)
     except TypeError:
         _check_arguments(spec, args, kwargs)
         raise
-    return value
 
 
 async def _call_async(app: App, spec: TaskSpec, args: list[Any], kwargs: dict[str, Any]) -> Any:
@@ -242,17 +235,10 @@ async def _call_async(app: App, spec: TaskSpec, args: list[Any], kwargs: dict[st
         if not spec.depends:
             return await spec.function(*args, **kwargs)
         scope = Scope(app.overrides, app.scope)
-        try:
-            await scope.fill_async(spec.depends, kwargs)
-            value = await spec.function(*args, **kwargs)
-        except BaseException as error:
-            await scope.close_async(error)
-            raise
-        await scope.close_async()
+        return await scope.call_async(spec.function, spec.depends, args, kwargs)
     except TypeError:
         _check_arguments(spec, args, kwargs)
         raise
-    return value
 
 
 class _WrongArguments(Exception):

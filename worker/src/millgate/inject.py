@@ -7,7 +7,7 @@ dependencies of its own, and may be a generator: what follows its `yield` runs w
 from __future__ import annotations
 
 from _thread import RLock
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from millgate.errors import InvalidInput
 from millgate.hints import Any, Final
@@ -128,6 +128,40 @@ class Scope:
         for name, depends in wanted.items():
             if name not in given:
                 given[name] = await self._home(depends).make_async(depends.provider)
+
+    def call(
+        self,
+        function: Callable[..., Any],
+        wanted: Mapping[str, Dependency],
+        args: Sequence[Any],
+        given: dict[str, Any],
+    ) -> Any:
+        """What `function` answers to `args` and `given`, to which what is wanted is added; the scope ends with it."""
+        try:
+            self.fill(wanted, given)
+            value = function(*args, **given)
+        except BaseException as error:
+            self.close(error)
+            raise
+        self.close()
+        return value
+
+    async def call_async(
+        self,
+        function: Callable[..., Any],
+        wanted: Mapping[str, Dependency],
+        args: Sequence[Any],
+        given: dict[str, Any],
+    ) -> Any:
+        """As `call`, of a coroutine function."""
+        try:
+            await self.fill_async(wanted, given)
+            value = await function(*args, **given)
+        except BaseException as error:
+            await self.close_async(error)
+            raise
+        await self.close_async()
+        return value
 
     def make(self, provider: Callable[..., Any]) -> Any:
         """The value of a provider in this scope. Raises InvalidInput for an asynchronous one."""

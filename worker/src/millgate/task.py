@@ -96,28 +96,9 @@ class Task(Generic[P, R]):
         function: Callable[..., Any] = self.spec.function
         if not self.spec.depends:
             return function(*args, **kwargs)  # type: ignore[no-any-return]
-        if self.spec.is_async:
-            return self._call_async(args, dict(kwargs))  # type: ignore[return-value]
-        scope, given = Scope(self.home.overrides), dict(kwargs)
-        try:
-            scope.fill(self.spec.depends, given)
-            value = function(*args, **given)
-        except BaseException as error:
-            scope.close(error)
-            raise
-        scope.close()
-        return value  # type: ignore[no-any-return]
-
-    async def _call_async(self, args: tuple[Any, ...], given: dict[str, Any]) -> Any:
         scope = Scope(self.home.overrides)
-        try:
-            await scope.fill_async(self.spec.depends, given)
-            value = await self.spec.function(*args, **given)
-        except BaseException as error:
-            await scope.close_async(error)
-            raise
-        await scope.close_async()
-        return value
+        call = scope.call_async if self.spec.is_async else scope.call
+        return call(function, self.spec.depends, args, dict(kwargs))  # type: ignore[return-value]
 
     if not TYPE_CHECKING:  # for a type checker there is nothing else
 
