@@ -45,8 +45,8 @@ def _column(name: str, path: str, kind: str = "string", **more: Any) -> Mapping[
     return {"name": name, "type": kind, "jsonPath": path, **more}
 
 
-def _condition(name: str, kind: str, part: str) -> Mapping[str, Any]:
-    return _column(name, f'.status.conditions[?(@.type=="{kind}")].{part}')
+def _ready(name: str, part: str) -> Mapping[str, Any]:
+    return _column(name, f'.status.conditions[?(@.type=="Ready")].{part}')
 
 
 _AGE: Final = _column("Age", ".metadata.creationTimestamp", "date")
@@ -60,8 +60,8 @@ TASK_QUEUE: Final = Kind(
     description="A TaskQueue is a broker, a queue of tasks on it, and the workers that run them.",
     columns=(
         _column("Broker", ".spec.broker.type"),
-        _condition("Ready", "Ready", "status"),
-        _condition("Status", "Ready", "reason"),
+        _ready("Ready", "status"),
+        _ready("Status", "reason"),
         _column("Workers", ".status.workers.ready", "integer"),
         _column("Desired", ".status.workers.desired", "integer"),
         _column("Queued", ".status.summary.queued", "integer"),
@@ -104,8 +104,8 @@ TOPIC: Final = Kind(
         _column("Queued", ".status.summary.queued", "integer"),
         _column("Running", ".status.summary.running", "integer"),
         _column("Dead", ".status.summary.dead", "integer"),
-        _condition("Ready", "Ready", "status"),
-        _condition("Status", "Ready", "reason"),
+        _ready("Ready", "status"),
+        _ready("Status", "reason"),
         _AGE,
         _column("Oldest(s)", ".status.summary.oldestSeconds", "integer", priority=1),
         _column("Applied", ".status.appliedBy.workers", "integer", priority=1),

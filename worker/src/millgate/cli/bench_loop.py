@@ -11,7 +11,7 @@ from millgate.app import App
 from millgate.brokers import open_broker
 from millgate.brokers.base import MAX_BATCH, Ask, Broker
 from millgate.cli.console import Console
-from millgate.cli.measured import Measured, machine, quantile, versions
+from millgate.cli.measured import Measured, latencies_ms, machine, versions
 from millgate.clock import Clock
 from millgate.fleet import WorkerInfo, WorkerRef
 from millgate.ids import new_incarnation
@@ -50,10 +50,7 @@ def measure(console: Console, url: str, queue: str, args: argparse.Namespace) ->
         drain_per_s=round(args.tasks / (drained - queued), 1),
         enqueue_per_s=round(single / (halfway - began), 1),
         bulk_enqueue_per_s=round((args.tasks - single) / (queued - halfway), 1),
-        latency_ms={
-            "p50": round(quantile(latencies, 0.5) * 1000, 3),
-            "p99": round(quantile(latencies, 0.99) * 1000, 3),
-        },
+        latency_ms=latencies_ms(latencies),
         rss_mb={"supervisor": None if rss is None else round(rss / 1e6, 1), "child": None},
         cpu_us_per_task=round(cpu / args.tasks * 1e6, 2),
         machine=machine(),

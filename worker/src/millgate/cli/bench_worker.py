@@ -18,7 +18,7 @@ from millgate.app import App
 from millgate.brokers import open_broker
 from millgate.brokers.base import Broker, State
 from millgate.cli.console import Console
-from millgate.cli.measured import Measured, machine, quantile, versions
+from millgate.cli.measured import Measured, latencies_ms, machine, versions
 from millgate.cli.noop import COUNTER
 from millgate.clock import Clock
 from millgate.errors import BrokerUnavailable, InvalidSettings, MillgateError
@@ -98,10 +98,7 @@ def measure(console: Console, url: str, queue: str, args: argparse.Namespace) ->
         drain_per_s=round(drain.per_s, 1),
         enqueue_per_s=round(single, 1),
         bulk_enqueue_per_s=round(bulk, 1),
-        latency_ms={
-            "p50": round(quantile(latencies, 0.5) * 1000, 3),
-            "p99": round(quantile(latencies, 0.99) * 1000, 3),
-        },
+        latency_ms=latencies_ms(latencies),
         rss_mb={"supervisor": drain.supervisor_mb, "child": drain.child_mb},
         cpu_us_per_task=round(drain.cpu_us, 2),
         machine=machine(),

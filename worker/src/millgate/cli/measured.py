@@ -52,3 +52,11 @@ def quantile(values: list[float], share: float) -> float:
     """The value that this share of `values` is at most."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+def latencies_ms(seconds: list[float]) -> dict[str, float]:
+    """The middle of some latencies and their worst hundredth, in milliseconds."""
+    return {
+        "p50": round(quantile(seconds, 0.5) * 1000, 3),
+        "p99": round(quantile(seconds, 0.99) * 1000, 3),
+    }

@@ -10,17 +10,14 @@ from millgate.errors import EXIT_OK, BrokerUnavailable
 _HOME_AND_CLEAR = "\x1b[H\x1b[2J"
 
 
-def watched(
-    console: Console, every: float | None, show: Callable[[], None], clear: bool | None = None
-) -> int:
+def watched(console: Console, every: float | None, show: Callable[[], None]) -> int:
     """Call `show` once, or every so many seconds; a broker that is away for a while does not end the watching."""
     if every is None:
         show()
         return EXIT_OK
-    clear = console.terminal if clear is None else clear
     try:
         while True:
-            if clear:
+            if console.terminal:
                 console.print(_HOME_AND_CLEAR, end="")
             try:
                 show()
