@@ -154,7 +154,7 @@ def test_a_wait_in_vain_ends_in_time_and_says_what_is_known(broker: Broker) -> N
     broker.publish([message := a_message()])
     start = time.monotonic()
     states = broker.wait([message.id, "nobody"], 0.3)
-    assert 0.25 < time.monotonic() - start < 3
+    assert 0.25 < time.monotonic() - start < 5
     assert [known.state for known in states] == [State.WAITING, State.UNKNOWN]
 
 

@@ -48,13 +48,13 @@ def test_work_that_is_there_is_answered_at_once(broker: Broker) -> None:
     broker.publish([a_message()])
     start = time.monotonic()
     assert broker.wait_for_work(ALL, 8.0) is True
-    assert time.monotonic() - start < 2
+    assert time.monotonic() - start < 5
 
 
 def test_nothing_to_do_ends_in_time(broker: Broker) -> None:
     start = time.monotonic()
     assert broker.wait_for_work(ALL, 0.3) is False
-    assert 0.25 < time.monotonic() - start < 3
+    assert 0.25 < time.monotonic() - start < 5
 
 
 def test_a_publish_wakes(broker: Broker, make_broker: Callable[[], Broker]) -> None:
@@ -150,7 +150,7 @@ def test_interrupt_makes_the_next_wait_return_at_once_and_only_that(broker: Brok
     broker.interrupt()
     start = time.monotonic()
     broker.wait_for_work(ALL, 8.0)
-    assert time.monotonic() - start < 2
+    assert time.monotonic() - start < 5
     assert broker.wait_for_work(ALL, 0.2) is False
 
 

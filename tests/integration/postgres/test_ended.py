@@ -114,7 +114,7 @@ def test_a_callers_transaction_sends_under_such_an_id_and_holds_up_no_pruning(
         assert not broker.publish_in(caller, [message])[0].duplicate
         began = time.monotonic()
         prune(broker, admin)
-        assert time.monotonic() - began < 1.0
+        assert time.monotonic() - began < 5.0
         assert (count(admin, "msg"), count(admin, "ended")) == (1, 1)  # those of the transaction
         caller.rollback()
     prune(broker, admin)

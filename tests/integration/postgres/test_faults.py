@@ -230,7 +230,7 @@ def test_a_renewal_does_not_wait_behind_a_claim_that_hangs(bench: Bench, proxy: 
     claiming.start()
     begun = monotonic()
     assert bench.far.extend(bench.hand.worker, [bench.running.ref], Beat()).lost == ()
-    assert monotonic() - begun < 1.0
+    assert monotonic() - begun < DEADLINE - 0.5
     proxy.heal()
     claiming.join(10)
 
@@ -250,7 +250,7 @@ def test_what_a_caller_has_given_up_is_given_up_by_the_server_too(
         begun = monotonic()
         with pytest.raises(BrokerUnavailable):
             impatient.publish([a_message()])
-        assert monotonic() - begun < 3.0
+        assert monotonic() - begun < 6.0
         eventually(lambda: looking.execute(at_it.format(queue).encode()).fetchone() == (0,))
     assert broker.publish([a_message()])
     impatient.close()

@@ -56,7 +56,7 @@ def test_a_wrong_password_is_refused_at_once_and_not_repeated(queue: str) -> Non
     begun = monotonic()
     with pytest.raises(AuthFailed, match="credentials") as caught:
         client.setup()
-    assert monotonic() - begun < 2.0
+    assert monotonic() - begun < 5.0
     assert "wrong-secret" not in str(caught.value)
     client.close()
 
@@ -148,7 +148,7 @@ def test_nobody_listening_is_unavailable_within_the_deadline(queue: str) -> None
     begun = monotonic()
     with pytest.raises(BrokerUnavailable, match="cannot be reached"):
         client.stats()
-    assert monotonic() - begun < 2.0
+    assert monotonic() - begun < 5.0
     client.close()
 
 

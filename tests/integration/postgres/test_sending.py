@@ -139,7 +139,7 @@ def test_a_long_transaction_holds_up_neither_claims_nor_publishers(
     broker.publish([a_message(key="k")])
     hand.ack(hand.one())
     broker.stats()
-    assert monotonic() - begun < 2.0
+    assert monotonic() - begun < 5.0
     caller.commit()
     assert len(hand.claim(5)) == 1
 

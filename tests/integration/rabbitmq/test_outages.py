@@ -99,7 +99,7 @@ def test_while_an_alarm_lasts_calls_end_in_time_with_its_reason_and_work_afterwa
             began = time.monotonic()
             with pytest.raises(BrokerTimeout, match=r"takes no messages now .*memory"):
                 broker.publish([message])
-            assert time.monotonic() - began < 4
+            assert time.monotonic() - began < 7
         time.sleep(max(0.0, claimed + 12.5 - time.monotonic()))
     eventually(lambda: broker.publish([message]))
     assert [claim.id for claim in Hand(broker).claim(5)] == [message.id], "leases were not counted"
@@ -219,7 +219,7 @@ def test_a_server_that_stands_still_longer_than_a_call_may_last_is_named(
         began = time.monotonic()
         with pytest.raises(BrokerUnavailable, match=f"127.0.0.1:{harmed.port}"):
             broker.publish([a_message()])
-        assert time.monotonic() - began < 3
+        assert time.monotonic() - began < 6
         brokerd.end(signal.SIGTERM)
     finally:
         harmed.thaw()

@@ -242,7 +242,7 @@ def test_where_nobody_listens_a_call_ends_at_its_deadline(queue: str, open_one: 
     began = monotonic()
     with pytest.raises(BrokerUnavailable, match="refused"):
         broker.publish([a_message()])
-    assert 0.5 < monotonic() - began < 3
+    assert 0.5 < monotonic() - began < 6
 
 
 def test_where_no_brokerd_serves_the_queue_it_is_said_how_to_run_one(

@@ -52,7 +52,7 @@ def test_a_wrong_password_is_refused_at_once_and_not_repeated(
     begun = monotonic()
     with pytest.raises(AuthFailed, match="credentials") as caught:
         client.setup()
-    assert monotonic() - begun < 2.0
+    assert monotonic() - begun < 5.0
     assert "wrong-secret" not in str(caught.value)
     admin("CONFIG", "SET", "requirepass", "p@ss:w/o#rd")
     with pytest.raises(AuthFailed, match="password"):
@@ -101,7 +101,7 @@ def test_an_evicting_server_is_refused_by_the_name_of_the_setting(
     begun = monotonic()
     with pytest.raises(UnsafeServer, match="maxmemory-policy noeviction"):
         open_one(queue, server.url).setup()
-    assert monotonic() - begun < 2.0
+    assert monotonic() - begun < 5.0
 
 
 def test_a_replica_is_refused(server: Redis, queue: str, open_one: Open) -> None:

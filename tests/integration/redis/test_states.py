@@ -44,7 +44,7 @@ def test_a_server_that_is_too_old_is_refused_with_its_version(queue: str, open_o
         began = monotonic()
         with pytest.raises(VersionUnsupported, match=r"Redis 6\.0\.16; 6\.2 or newer"):
             open_one(queue, f"redis://127.0.0.1:{listener.getsockname()[1]}").setup()
-        assert monotonic() - began < 2.0
+        assert monotonic() - began < 5.0
         thread.join(5)
     assert len(asked) == 1, "nothing was stored, and nothing repeated"
 
@@ -102,7 +102,7 @@ def test_a_server_with_too_few_replicas_stores_nothing_until_it_has_them(
         began = monotonic()
         with pytest.raises(BrokerUnavailable, match="min-replicas-to-write"):
             call()
-        assert monotonic() - began < 2.0
+        assert monotonic() - began < 5.0
     admin("CONFIG", "SET", "min-replicas-to-write", 0)
     hand.ack(claim)
     topic = broker.stats().topics["default"]
@@ -123,7 +123,7 @@ def test_a_server_that_cannot_write_its_snapshot_stores_nothing_until_it_can(
     began = monotonic()
     with pytest.raises(BrokerUnavailable, match="its snapshot failed"):
         broker.publish([a_message()])
-    assert monotonic() - began < 2.0
+    assert monotonic() - began < 5.0
     assert broker.pool.health is not None, "it is the server's state, not a lost connection"
     admin("CONFIG", "SET", "stop-writes-on-bgsave-error", "no")
     broker.publish([a_message()])

