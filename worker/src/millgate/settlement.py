@@ -28,7 +28,7 @@ class Charge(StrEnum):
 
     FAILURE = "failure"
     LOSS = "loss"
-    NOTHING = "nothing"  # counted as an interruption, which has no bound
+    NOTHING = "nothing"  # counted as an interruption, whose bound is far away
 
 
 @quick

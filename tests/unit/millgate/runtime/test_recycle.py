@@ -56,6 +56,13 @@ def test_a_tree_is_looked_at_before_it_can_have_grown_over_its_ceiling() -> None
             assert size + wait * GROWTH <= BOTH.hard + 1  # type: ignore[operator]
 
 
+def test_of_two_ceilings_the_hard_one_says_when_to_look_again() -> None:
+    size = BOTH.hard - int(GROWTH * (SOONEST + LATEST) / 2)  # type: ignore[operator]
+    hard = next_look(size, Ceilings(hard=BOTH.hard))
+    assert next_look(size, BOTH) == hard == pytest.approx((SOONEST + LATEST) / 2)
+    assert next_look(size, Ceilings(soft=BOTH.soft)) != hard
+
+
 def test_a_replacement_is_waited_for_only_up_to_a_quarter_more() -> None:
     assert not far_over(500 * M, BOTH)
     assert far_over(500 * M + 1, BOTH)
@@ -147,3 +154,15 @@ def test_a_failure_for_want_of_descriptors_is_known_however_it_is_wrapped(
     failure: Failure, because: Because | None
 ) -> None:
     assert over_files(failure) is because
+
+
+def test_a_child_that_memory_ended_before_it_was_ready_says_what_to_raise() -> None:
+    problem = BOTH.check_start(Because.HARD_MAX_RSS)
+    assert problem is not None
+    assert "--hard-max-rss" in problem
+    assert "600Mi" in problem
+    problem = BOTH.check_start(Because.OOM_KILLED)
+    assert problem is not None
+    assert "--memory: the kernel" in problem
+    assert BOTH.check_start(Because.EXITED) is None
+    assert Ceilings(soft=400 * M).check_start(Because.HARD_MAX_RSS) is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 
 import pytest
 
@@ -29,7 +30,7 @@ from millgate.runtime.metrics import Metrics
 from millgate.runtime.recycle import Because
 from millgate.runtime.terms import Terms
 from millgate.runtime.verdict import Verdict, seen
-from millgate.settlement import Ack
+from millgate.settlement import Ack, Bury, Charge, Later
 
 SOFT = Failure("millgate.errors.SoftTimeout")
 OTHER = Failure("builtins.ValueError", "no good", "Traceback …")
@@ -68,21 +69,98 @@ def test_the_supervisor_knows_what_a_child_cannot(
     assert seen(a_run(**fields), outcome) == expected
 
 
+class Told:
+    """What one verdict about a run settles, counts and writes."""
+
+    def __init__(
+        self, say: Callable[[Verdict, Run], None], level: str = "debug", run: Run | None = None
+    ) -> None:
+        reading, writing = os.pipe()
+        journal = Journal(SystemClock(), json_lines=True, level=level, descriptor=writing)
+        ledger, metrics = Ledger(), Metrics()
+        run = run or a_run()
+        ledger.add([run])
+        say(Verdict(ledger, journal, metrics), run)
+        journal.close()
+        os.close(writing)
+        with os.fdopen(reading) as text:
+            self.lines = [json.loads(line) for line in text]
+        self.settlements = [entry.settlement for entry in ledger.take()]
+        self.metrics = metrics.text()
+
+
 def lines_of(
     outcome: Outcome, level: str = "debug", seconds: float | None = 1.5
 ) -> list[dict[str, object]]:
-    reading, writing = os.pipe()
-    journal = Journal(SystemClock(), json_lines=True, level=level, descriptor=writing)
-    ledger, metrics = Ledger(), Metrics()
-    run = a_run()
-    ledger.add([run])
-    Verdict(ledger, journal, metrics).finish(run, outcome, seconds)
-    journal.close()
-    os.close(writing)
-    with os.fdopen(reading) as text:
-        lines = [json.loads(line) for line in text]
-    assert ledger.waiting == 1
-    return lines
+    return Told(lambda verdict, run: verdict.finish(run, outcome, seconds), level).lines
+
+
+ENDS: list[tuple[Outcome, str]] = [
+    (Returned(b"1"), "succeeded"),
+    (Interrupted(2.0), "interrupted"),
+    (Cancelled(), "cancelled"),
+    (RetryRequested(1.0, OTHER), "retried"),
+    (Rejected(OTHER), "buried"),
+    (Raised(OTHER), "failed"),
+    (Raised(OTHER, Reason.TIMED_OUT), "failed:TimedOut"),
+    (Died(Reason.LOST, OTHER), "failed:Lost"),
+]
+
+
+@pytest.mark.parametrize(("outcome", "word"), ENDS, ids=[word for _, word in ENDS])
+def test_each_end_is_counted_by_its_word(outcome: Outcome, word: str) -> None:
+    told = Told(lambda verdict, run: verdict.finish(run, outcome, 1.5))
+    count = f'millgate_tasks_total{{topic="video",task="cut",outcome="{word}"}} 1'
+    assert count in told.metrics.splitlines()
+
+
+@pytest.mark.parametrize("outcome", [Raised(OTHER, Reason.TIMED_OUT), Died(Reason.LOST, OTHER)])
+def test_an_end_beyond_the_bounds_is_counted_as_a_burial(outcome: Outcome) -> None:
+    claim = Claim("m1", "video", "token", b"", failures=9, losses=9)
+    run = Run(claim, "cut", Terms(None, 60.0, RetryPolicy(attempts=3, losses=3), None))
+    told = Told(lambda verdict, run: verdict.finish(run, outcome), run=run)
+    assert f'outcome="buried:{outcome.reason}"}} 1' in told.metrics
+
+
+@pytest.mark.parametrize("level", ["debug", "info"])
+@pytest.mark.parametrize("group", [None, "g1"])
+@pytest.mark.parametrize(("outcome", "word"), ENDS, ids=[word for _, word in ENDS])
+def test_what_children_report_together_is_told_as_if_alone(
+    outcome: Outcome, word: str, group: str | None, level: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("random.random", lambda: 0.5)
+    claim = Claim("m1", "video", "token", b"", attempt=2, failures=1, group=group, result_ttl=None)
+    runs = [Run(claim, "cut", Terms(None, 60.0, RetryPolicy(attempts=3), 30.0)) for _ in range(2)]
+    alone = Told(lambda verdict, run: verdict.finish(run, outcome, 1.5), level, runs[0])
+    together = Told(lambda verdict, run: verdict.finish_all([(run, outcome, 1.5)]), level, runs[1])
+    assert together.settlements == alone.settlements
+    assert together.metrics == alone.metrics
+    assert [line | {"time": 0} for line in together.lines] == [
+        line | {"time": 0} for line in alone.lines
+    ]
+
+
+def test_a_run_that_cannot_be_made_here_is_counted_under_no_name() -> None:
+    told = Told(lambda verdict, run: verdict.turn_away(run, Rejected(OTHER, Reason.BAD_ARGUMENTS)))
+    assert 'task="",outcome="buried"} 1' in told.metrics
+    assert "cut" not in told.metrics
+    assert [(line["event"], line["reason"]) for line in told.lines] == [
+        ("task buried", "BadArguments")
+    ]
+    assert [type(settlement) for settlement in told.settlements] == [Bury]
+
+
+def test_a_lost_lease_is_counted_and_settles_nothing() -> None:
+    told = Told(lambda verdict, run: verdict.lost(run))
+    assert "millgate_leases_lost_total 1" in told.metrics.splitlines()
+    assert [line["event"] for line in told.lines] == ["lease was lost, the run is stopped"]
+    assert told.settlements == []
+
+
+def test_what_did_not_start_goes_back_after_the_delay_at_nobodys_charge() -> None:
+    [settlement] = Told(lambda verdict, run: verdict.give_back(run, 3.0)).settlements
+    assert isinstance(settlement, Later)
+    assert (settlement.delay, settlement.charge) == (3.0, Charge.NOTHING)
 
 
 @pytest.mark.parametrize(
