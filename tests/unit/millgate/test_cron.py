@@ -107,6 +107,7 @@ def test_a_start_at_any_moment_changes_nothing(zone: str, direction: str, expres
     while moment <= end:
         following = schedule.next(moment)
         assert following is not None
+        assert following > moment
         seen.add(following)
         moment += 660
     assert seen >= set(whole)
@@ -145,6 +146,12 @@ def test_nothing_is_due_between_slots() -> None:
 def test_a_slot_that_is_a_little_late_is_on_time(misfire: Misfire) -> None:
     schedule = Schedule("* * * * *", misfire=misfire)
     assert schedule.due(NOON, NOON + 76) == [NOON + 60]
+
+
+def test_a_slot_is_skipped_once_it_is_more_than_a_minute_late() -> None:
+    schedule = Schedule("0 12 * * *", misfire=Misfire.SKIP)
+    assert schedule.due(NOON - DAY, NOON + 60) == [NOON]
+    assert schedule.due(NOON - DAY, NOON + 60.5) == []
 
 
 @pytest.mark.parametrize(

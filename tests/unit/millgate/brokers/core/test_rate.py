@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -27,6 +28,12 @@ def test_time_fills_it_at_its_rate_up_to_its_burst() -> None:
 def test_a_clock_that_steps_back_neither_adds_nor_takes() -> None:
     bucket = Bucket(2.0, 100.0)
     assert filled(bucket, TEN, 50.0) == bucket
+
+
+@pytest.mark.parametrize("by", [3600.0, -3600.0])
+def test_a_clock_that_is_set_changes_nothing_about_when_tokens_come(by: float) -> None:
+    bucket = Bucket(0.0, 10_000.0).shifted(by)
+    assert filled(bucket, TEN, 10_000.3 + by).tokens == pytest.approx(3.0)
 
 
 def test_the_next_token_is_announced() -> None:
