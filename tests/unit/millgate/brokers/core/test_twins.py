@@ -1,4 +1,5 @@
-"""Queues that are told the same decide the same: one stored and read back, one that somebody looked at in between."""
+"""Queues that are told the same decide the same: one stored and read back, one that somebody looked at in between, one
+whose clock is set now and then."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ class Twins:
 
     dice: random.Random
     cores: list[Core]
-    now: float = 1000.0
+    now: float = 2.0**20
+    expiry: float | None = 30.0
     held: list[ClaimRef] = field(default_factory=list)
     count: int = 0
 
@@ -47,12 +49,12 @@ class Twins:
         return answers[0]
 
     def step(self) -> None:
-        """One random verb, at or after the last one's time."""
+        """One random verb, at or after the last one's time. Sums of these times are exact, whatever the clock says."""
         self.now += self.dice.choice(
-            [0.0, 0.01, 0.3, 1.1, 1.1, 31.0 if self.count % 50 == 49 else 0.0]
+            [0.0, 1 / 128, 0.3125, 1.125, 1.125, 31.0 if self.count % 50 == 49 else 0.0]
         )
         verbs = [self.publish] * 6 + [self.claim] * 7 + [self.settle] * 4
-        verbs += [self.extend, self.cancel, self.replay, self.unregister]
+        verbs += [self.extend, self.cancel, self.replay, self.unregister, self.steer]
         self.dice.choice(verbs)()
 
     def publish(self) -> None:
@@ -67,7 +69,7 @@ class Twins:
                     priority=dice.choice([5, 5, 5, 7]),
                     key=dice.choice([None, "k1", "k2"]),
                     delay=dice.choice([None, None, None, 2.0]),
-                    expires_in=dice.choice([None, None, 30.0]),
+                    expires_in=dice.choice([None, None, self.expiry]),
                     unique=unique,
                     unique_for=dice.choice([None, 3.0]) if unique else None,
                 )
@@ -104,6 +106,11 @@ class Twins:
     def replay(self) -> None:
         wanted = [letter.id for letter in self.cores[0].dead(self.now)][:2]
         self.tell(lambda core: core.replay(self.now, wanted))
+
+    def steer(self) -> None:
+        worker = self.dice.choice(WORKERS)
+        self.tell(lambda core: core.fence(self.now, worker.name, 3.0))
+        self.tell(lambda core: core.acquire(self.now, "lock", worker.name, 3.0))
 
     def unregister(self) -> None:
         worker = self.dice.choice(WORKERS)
@@ -153,6 +160,37 @@ def test_it_makes_no_difference_who_looks_at_a_queue_and_when(seed: int) -> None
             look(twins.cores[0], twins.now + dice.choice([0.0, 0.005]))
         twins.now += 0.005
         twins.step()
+
+
+class Away:
+    """A queue by another clock."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._by = 0.0
+
+    def __getattr__(self, verb: str) -> Callable[..., Any]:
+        return lambda now, *rest: getattr(self._core, verb)(now + self._by, *rest)
+
+    def set(self, by: float) -> None:
+        """The clock is set by so many seconds."""
+        self._core.stepped(by)
+        self._by += by
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_it_makes_no_difference_how_often_the_clock_is_set(seed: int) -> None:
+    away = Away(Core("s"))
+    twins = configured(random.Random(seed), Core("s"), away)  # type: ignore[arg-type] -- answers as one
+    twins.expiry = None  # a time of day once the message is stored
+    for step in range(STEPS):
+        if step % 7 == 6:
+            away.set(twins.dice.choice([4096.0, -2048.0]))
+        twins.step()
+        twins.tell(lambda core: core.stats(twins.now).topics)
+        twins.tell(lambda core: core.locks(twins.now))
+        ids = [f"m{twins.dice.randint(1, twins.count or 1)}" for _ in range(3)]
+        twins.tell(lambda core: core.states(twins.now, ids))  # noqa: B023 -- called at once
 
 
 def look(core: Core, now: float) -> None:
