@@ -47,6 +47,15 @@ def test_a_topic_that_was_away_gets_no_credit_for_it(broker: Broker, hand: Hand)
     assert 80 <= counts["b"] <= 120, counts
 
 
+def test_two_that_are_behind_a_third_are_served_in_turn(broker: Broker, hand: Hand) -> None:
+    for topic in "abc":
+        broker.publish(some_messages(40, topic=topic))
+    assert [len(hand.claim(n, topic)) for topic, n in (("a", 1), ("b", 1), ("c", 11))] == [1, 1, 11]
+    started = [claim.topic for claim in hand.claim(8)]
+    assert abs(started.count("a") - started.count("b")) <= 1
+    assert started.count("c") <= 2
+
+
 def test_one_deep_topic_does_not_shut_out_the_others(broker: Broker, hand: Hand) -> None:
     broker.publish(some_messages(1000, topic="deep"))
     broker.publish([*some_messages(5, topic="x"), *some_messages(5, topic="y")])

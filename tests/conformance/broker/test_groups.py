@@ -14,7 +14,7 @@ from millgate.message import Group, Message
 from millgate.outcome import Reason
 from millgate.retry import RetryPolicy
 from millgate.settlement import Ack
-from support.builders import a_message, a_topic
+from support.builders import a_message, a_topic, some_messages
 from support.wait import eventually
 from support.working import Hand, ids
 
@@ -216,6 +216,45 @@ def test_a_replayed_member_that_succeeds_revives_the_callback_once(
     assert state(broker, callback) is State.FAILED
     assert broker.replay([bad.id]) == [bad.id]
     assert broker.dead_letter(callback.id) is None
+    hand.ack(hand.one("default"))
+    assert ids(hand.claim(5)) == [callback.id]
+
+
+def test_a_callback_that_was_replayed_by_hand_does_not_come_again(
+    broker: Broker, hand: Hand
+) -> None:
+    _, callback = a_group(broker, 1)
+    bad = hand.one("default")
+    hand.bury(bad)
+    assert broker.replay([callback.id]) == [callback.id]
+    hand.ack(hand.one("callback"))
+    assert broker.replay([bad.id]) == [bad.id]
+    hand.ack(hand.one("default"))
+    assert hand.claim(5) == []
+    assert state(broker, callback) is State.SUCCEEDED
+
+
+def test_a_group_that_was_given_up_leaves_its_members_to_the_others(
+    broker: Broker, hand: Hand
+) -> None:
+    member, first, second = a_message(), *some_messages(2, topic="callback")
+    broker.publish([member], Group("g1", (member.id,), first))
+    broker.publish([member], Group("g2", (member.id,), second))
+    hand.bury(hand.one("default"))
+    assert broker.purge_dead(ids=[first.id]) == 1
+    broker.replay([member.id])
+    hand.ack(hand.one("default"))
+    assert ids(hand.claim(5)) == [second.id]
+
+
+def test_what_is_published_beside_the_members_is_nothing_to_the_group(
+    broker: Broker, hand: Hand
+) -> None:
+    member, callback = a_message(group="g"), a_message(topic="callback")
+    other = a_message(topic="other", chain=(a_message(topic="other"),))
+    broker.publish([other, member], Group("g", (member.id,), callback))
+    hand.bury(hand.one("other"))
+    assert state(broker, callback) is State.UNKNOWN
     hand.ack(hand.one("default"))
     assert ids(hand.claim(5)) == [callback.id]
 
