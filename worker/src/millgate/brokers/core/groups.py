@@ -11,24 +11,19 @@ from millgate.brokers.core.store import Gathering, Store
 from millgate.errors import InvalidMessage
 from millgate.message import Group, Message, Receipt
 from millgate.outcome import Failure
+from millgate.rules import check_group
 
 _NAMED = 20  # failed members that a MemberFailed names
 
 
 def check(store: Store, group: Group, messages: Sequence[Message]) -> None:
-    """Raise InvalidMessage when a member is neither a message of this call nor a step of one's chain, or when
-    another group has the id."""
+    """Raise InvalidMessage for a group that nobody may publish, or whose id another one has."""
     other = store.groups.get(group.id)
     if other is not None and other.callback.id != group.callback.id:
         raise InvalidMessage(
             f"group {group.id!r} exists with another callback; give this one an id of its own"
         )
-    known = {step.id for message in messages for step in (message, *message.chain)}
-    strange = [member for member in group.members if member not in known]
-    if strange:
-        raise InvalidMessage(
-            f"group {group.id!r}: member {strange[0]!r} is not among the messages of this call; publish them together"
-        )
+    check_group(group, messages)
 
 
 def gather(

@@ -11,7 +11,7 @@ from millgate.brokers.core.store import Store
 from millgate.errors import InvalidInput, PayloadTooLarge, QueueFull, TopicUndeclared
 from millgate.message import Group, Message, Receipt
 from millgate.queues import Undeclared
-from millgate.rules import check
+from millgate.rules import check_whole
 
 
 def publish(
@@ -41,9 +41,7 @@ def publish(
 
 def checked(store: Store, message: Message) -> bytes:
     """The record of a message that may be stored. Raises InvalidMessage, PayloadTooLarge."""
-    check(message)
-    for step in message.chain:
-        check(step)
+    check_whole(message)
     record = message.record()
     most = store.policy(message.topic).payload_max
     if len(record) > most:
