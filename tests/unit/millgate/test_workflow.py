@@ -278,6 +278,22 @@ def test_a_callback_may_take_failures(tasks: Tasks, bench: testing.Bench) -> Non
     assert (bad.state, bad.error, bad.message) == ("failed", "millgate.errors.Reject", "no")
 
 
+@pytest.mark.parametrize("failed", ["bury", "pass"])
+def test_a_member_whose_result_is_gone_is_one_that_failed(
+    tasks: Tasks, bench: testing.Bench, failed: str
+) -> None:
+    early, late = tasks.same.s(1), tasks.same.options(delay="2d").s(2)
+    result = chord([early, late], tasks.same.s(), failed=failed).send()
+    bench.drain()
+    if failed == "pass":
+        gone, good = result.result(0)
+        assert (gone.state, gone.error) == ("unknown", "millgate.errors.ResultMissing")
+        assert good == 2
+    else:
+        with pytest.raises(TaskFailed, match="MemberFailed"):
+            result.result(0)
+
+
 def test_a_cancelled_member_is_a_member_that_failed(tasks: Tasks, bench: testing.Bench) -> None:
     result = chord(
         [tasks.same.s(1), tasks.same.options(task_id="m2").s(2)], tasks.same.s(), failed="pass"
