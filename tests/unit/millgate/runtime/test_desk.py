@@ -8,14 +8,19 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
+import msgpack
 import pytest
 
+from millgate.brokers.base import CancelState
 from millgate.brokers.memory import MemoryBroker
 from millgate.clock import SystemClock
+from millgate.message import Group, Receipt
 from millgate.runtime.desk import Desk
+from millgate.runtime.lent import Lent
 from millgate.runtime.logs import Journal
-from support.builders import a_message
+from support.builders import a_message, some_messages
 from support.wait import eventually
+from support.working import Hand
 
 
 class Scene:
@@ -171,3 +176,88 @@ def test_a_lock_that_is_given_back_during_its_renewal_is_not_lost(scene: Scene) 
     assert scene.answers[1][0]
     scene.close()
     assert said == []
+
+
+class Through:
+    """A link to the desk: what is asked and answered goes over the wire's form."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+
+    def ask(self, run: int, verb: str, *arguments: Any) -> Any:
+        answered = threading.Event()
+        answer: list[Any] = []
+
+        def hear(ok: bool, value: Any) -> None:
+            answer.extend((ok, value))
+            answered.set()
+
+        self._scene.desk.ask(run, verb, over_the_wire(list(arguments)), hear)
+        assert answered.wait(10)
+        ok, value = over_the_wire(answer)
+        assert ok, value
+        return value
+
+
+def over_the_wire(value: Any) -> Any:
+    return msgpack.unpackb(msgpack.packb(value))
+
+
+def test_a_task_sees_the_broker_as_it_is(scene: Scene) -> None:
+    broker, lent = scene.broker, Lent(Through(scene), lambda: scene.broker)  # type: ignore[arg-type]
+    first, second = some_messages(2, key="k", chain=(a_message(topic="later"),), headers={"h": "é"})
+    callback = a_message(topic="callback")
+    group = Group("g", (first.id, second.id), callback, require_all=False)
+    assert lent.publish([first, second], group) == [Receipt(first.id), Receipt(second.id)]
+    assert lent.publish([first]) == [Receipt(first.id, duplicate=True)]
+    hand = Hand(broker)
+    claims = hand.claim(2)
+    assert [claim.message() for claim in claims] == [first, second]
+    broker.progress(claims[0].ref, b"half")
+    hand.bury(claims[0])
+    hand.ack(claims[1], result=b"1")
+    assert hand.one("callback").message().gather == (first.id, second.id)
+    known = [first.id, second.id, callback.id, "nobody"]
+    assert lent.states(known) == broker.states(known)
+    assert lent.wait(known, 5.0) == broker.wait(known, 5.0)
+    waiting, running = some_messages(2, topic="other")
+    broker.publish([running])
+    hand.one("other")
+    broker.publish([waiting])
+    assert lent.cancel([waiting.id, running.id, second.id, "nobody"]) == [
+        CancelState.REMOVED,
+        CancelState.SIGNALLED,
+        CancelState.FINISHED,
+        CancelState.UNKNOWN,
+    ]
+
+
+def test_a_task_holds_locks_of_the_broker(scene: Scene) -> None:
+    broker, lent = scene.broker, Lent(Through(scene), lambda: scene.broker)  # type: ignore[arg-type]
+    lock = lent.acquire("a", "me", 30.0)
+    assert lock is not None
+    assert [(one.name, one.holder, one.fence) for one in broker.locks()] == [
+        ("a", "me", lock.fence)
+    ]
+    assert 0 < lock.left <= 30.0
+    assert lent.acquire("a", "you", 30.0) is None
+    assert lent.renew("a", "me", lock.fence, 60.0)
+    assert broker.locks()[0].left > 30.0
+    assert not lent.renew("a", "me", lock.fence + 1, 60.0)
+    assert not lent.release("a", "me", lock.fence + 1)
+    assert lent.release("a", "me", lock.fence)
+    assert not lent.release("a")
+    assert broker.locks() == []
+
+
+def test_what_a_task_may_not_ask_is_answered_with_the_error(scene: Scene) -> None:
+    scene.ask(0, "publish", [a_message(id="a b").record()], None)
+    scene.ask(0, "purge", "default")
+    scene.ask(0, "acquire", "x" * 2000, "me", 30.0)
+    eventually(lambda: len(scene.answers) == 3)
+    assert [ok for ok, _ in scene.answers] == [False] * 3
+    assert [error for _, (error, _) in scene.answers] == [
+        "NotDecodable",
+        "BrokerError",
+        "InvalidInput",
+    ]

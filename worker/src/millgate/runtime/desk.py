@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -23,6 +23,18 @@ from millgate.runtime.states import dump_lock, dump_receipts, dump_state, load_g
 _TURN: Final = 30.0
 _LOCK_POLL: Final = 0.25  # seconds between two tries for a lock that is held
 Answer = Callable[[bool, Any], None]
+#: What children ask of the broker itself: from the wire's form into the verb's, and its answer back.
+_VERBS: Final[Mapping[str, Callable[..., Any]]] = {
+    "publish": lambda broker, messages, group: dump_receipts(
+        broker.publish([unpack(data) for data in messages], load_group(group))
+    ),
+    "states": lambda broker, ids: [dump_state(state) for state in broker.states(ids)],
+    "wait": lambda broker, ids, timeout: [dump_state(state) for state in broker.wait(ids, timeout)],
+    "cancel": lambda broker, ids: [str(state) for state in broker.cancel(ids)],
+    "acquire": lambda broker, *lock: dump_lock(broker.acquire(*lock)),
+    "renew": lambda broker, *lock: broker.renew(*lock),
+    "release": lambda broker, *lock: broker.release(*lock),
+}
 
 
 @dataclass(slots=True, eq=False)
@@ -133,7 +145,12 @@ class Desk:
 
     def _serve(self, run: int, verb: str, arguments: list[Any], answer: Answer) -> None:
         try:
-            value = getattr(self, f"_do_{verb}")(run, *arguments)
+            if verb == "acquire_lock":
+                value = self._acquire_lock(*arguments)
+            elif verb == "release_lock":
+                value = self._release_lock(run, *arguments)
+            else:
+                value = _VERBS[verb](self._connection.broker, *arguments)
         except MillgateError as error:
             answer(False, [type(error).__name__, str(error)])
         except Exception as error:  # noqa: BLE001 -- a task's odd question must not end the desk
@@ -178,31 +195,9 @@ class Desk:
         except BrokerError:
             return  # it runs out by itself
 
-    # --- the verbs -------------------------------------------------------------------------------
+    # --- locks of runs ---------------------------------------------------------------------------
 
-    def _do_publish(self, _run: int, messages: list[bytes], group: Any) -> Any:
-        broker = self._connection.broker
-        return dump_receipts(broker.publish([unpack(data) for data in messages], load_group(group)))
-
-    def _do_states(self, _run: int, ids: list[str]) -> Any:
-        return [dump_state(state) for state in self._connection.broker.states(ids)]
-
-    def _do_wait(self, _run: int, ids: list[str], timeout: float) -> Any:
-        return [dump_state(state) for state in self._connection.broker.wait(ids, timeout)]
-
-    def _do_cancel(self, _run: int, ids: list[str]) -> Any:
-        return [str(state) for state in self._connection.broker.cancel(ids)]
-
-    def _do_acquire(self, _run: int, name: str, holder: str, ttl: float) -> Any:
-        return dump_lock(self._connection.broker.acquire(name, holder, ttl))
-
-    def _do_renew(self, _run: int, name: str, holder: str, fence: int, ttl: float) -> Any:
-        return self._connection.broker.renew(name, holder, fence, ttl)
-
-    def _do_release(self, _run: int, name: str, holder: str | None, fence: int | None) -> Any:
-        return self._connection.broker.release(name, holder, fence)
-
-    def _do_acquire_lock(self, _run: int, held: Held, wait: float) -> Any:
+    def _acquire_lock(self, held: Held, wait: float) -> int | None:
         end = self._clock.monotonic() + wait
         try:
             while not held.over:
@@ -229,7 +224,7 @@ class Desk:
         self._lock_bell.set()
         return fence
 
-    def _do_release_lock(self, run: int, name: str, fence: int) -> Any:
+    def _release_lock(self, run: int, name: str, fence: int) -> bool:
         for held in list(self._locks.values()):
             if (held.run, held.name, held.fence) == (run, name, fence):
                 self._locks.pop(held.holder, None)
