@@ -227,6 +227,22 @@ def test_peek_shows_what_runs_and_where(broker: Broker, hand: Hand) -> None:
     assert (peeked.state, peeked.due_in) == (State.RUNNING, None)
 
 
+def test_peek_shows_first_what_was_sent_first_of_a_topic_beside_thousands_that_run(
+    broker: Broker, hand: Hand
+) -> None:
+    crowd = some_messages(5200, topic="crowd")
+    for start in range(0, len(crowd), 1000):
+        broker.publish(crowd[start : start + 1000])
+    messages = some_messages(20)
+    broker.publish(messages)
+    for topic, count in (("crowd", len(crowd)), ("default", len(messages))):
+        claimed = 0
+        while claimed < count:
+            claimed += len(hand.claim(300, topic))
+    assert [one.id for one in broker.peek("default", State.RUNNING, 3)] == ids(messages[:3])
+    assert len(broker.peek("default", State.RUNNING, 50)) == 20
+
+
 def test_peek_touches_nothing(broker: Broker, hand: Hand) -> None:
     broker.publish(some_messages(3))
     before = broker.stats().topics

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import msgpack
@@ -68,24 +69,19 @@ class Looking(Working):
             )
         if limit <= 0:
             return []
-        found = []
-        for name, data, counted, due, worker in self.run(
-            "peek", topic, _PEEKED[state], bounded(limit)
-        ):
-            peeked, rank = _peeked(topic, state, name, data, counted, worker)
-            found.append((due, rank, peeked))
-        found.sort(key=lambda entry: entry[:2])
+        found = {}
+        following = b"0"
+        while True:
+            page, following = self.run("peek", topic, _PEEKED[state], bounded(limit), following)
+            for name, data, counted, due, worker in page:
+                peeked, rank = _peeked(topic, state, name, data, counted, worker)
+                found[name] = (due, rank, peeked)
+            if following == b"0":
+                break
+        ordered = sorted(found.values(), key=lambda entry: entry[:2])
         return [
-            Peeked(
-                p.id,
-                p.topic,
-                p.state,
-                p.message,
-                p.attempt,
-                None if due < 0 else due / 1000,
-                p.worker,
-            )
-            for due, _, p in found[:limit]
+            replace(peeked, due_in=None if due < 0 else due / 1000)
+            for due, _, peeked in ordered[:limit]
         ]
 
     def dead(
