@@ -6,10 +6,12 @@ A fault hits the next request that fits (`arm`), or every connection at once (`s
 
 from __future__ import annotations
 
+import math
 import select
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -79,6 +81,7 @@ class _Connection:
                     continue
                 if self.after is Fault.CUT_BETWEEN:
                     break
+                time.sleep(len(data) / self.proxy.pace)
                 self.client.sendall(data)
                 if self.after is Fault.CUT_AFTER:
                     break
@@ -118,6 +121,7 @@ class FaultProxy:
         self._path = listen
         self._port = 0
         self.mode = _Mode.PASS
+        self.pace = math.inf  # bytes a second that pass from the server to a client
         self.changed = threading.Condition(threading.RLock())
         self._connections: set[_Connection] = set()
         self._traps: list[_Trap] = []

@@ -11,10 +11,13 @@ import pika
 from millgate.brokers.base import State
 from millgate.brokers.rabbitmq.broker import RabbitBroker
 from millgate.errors import MillgateError
+from millgate.message import Claim
 from support import servers
 from support.builders import a_message, a_topic
-from support.rabbitmq import Brokerd, raw
+from support.faults import FaultProxy
+from support.rabbitmq import Brokerd, at, raw
 from support.wait import eventually
+from support.working import Hand
 
 Open = Callable[..., RabbitBroker]
 Serve = Callable[..., Brokerd]
@@ -42,6 +45,24 @@ def test_large_calls_of_many_threads_over_one_connection_do_not_mix(broker: Rabb
     assert problems == []
     peeked = broker.peek("default", State.WAITING, 10)
     assert {one.id: one.message.body for one in peeked if one.message is not None} == sent
+
+
+def test_an_answer_that_is_long_in_coming_is_waited_for_and_what_comes_behind_it_too(
+    broker: RabbitBroker, queue: str, open_one: Open, proxy: FaultProxy
+) -> None:
+    broker.configure([a_topic(payload_max=2 * LARGE)])
+    broker.publish([a_message(body=b"x" * LARGE) for _ in range(8)])
+    slow = open_one(queue, at(proxy), 40.0)
+    hand, wire = Hand(slow), slow._dialer._wire
+    proxy.pace = LARGE * 2.5  # so that no call is given up before a good part of it has come
+    claims: list[Claim] = []
+    claiming = threading.Thread(target=lambda: claims.extend(hand.claim(8)))
+    claiming.start()
+    while claiming.is_alive():
+        hand.beat()
+    claiming.join()
+    assert len(claims) == 8
+    assert slow._dialer._wire is wire, "it was good all the time"
 
 
 def test_what_comes_while_a_brokerd_stands_still_waits_with_the_server_and_is_void_in_time(

@@ -166,6 +166,19 @@ def test_a_buffer_is_earned_by_runs_that_ended_and_lost_when_there_was_nothing_t
     assert scene.loop._room() == 4
 
 
+def test_long_records_are_claimed_in_calls_of_a_bounded_size(scene: Scene) -> None:
+    scene.broker.configure([a_topic(payload_max=2**21)])
+    bodies = [b"x" * 2**20] * 60 + [b"x"] * 400
+    scene.broker.publish([a_message(body=body) for body in bodies])
+    scene.loop.target = scene.loop._window = 1000
+    counts = []
+    while len(scene.started) < len(bodies):
+        before = len(scene.started)
+        scene.loop._turn()
+        counts.append(len(scene.started) - before)
+    assert counts == [32, 7, 7, 7, 7, 7, 300, 93], "of unknown length, long, short"
+
+
 def test_settlements_and_the_next_claim_are_one_call(scene: Scene) -> None:
     scene.broker.publish(some_messages(2))
     [first] = scene.turn(target=1)

@@ -12,6 +12,7 @@ from millgate.errors import BrokerError, BrokerRefused, InvalidInput, MillgateEr
 from millgate.fleet import WorkerInfo, WorkerRef, WorkerState
 from millgate.outcome import Failure, Reason
 from millgate.queues import Subscription
+from millgate.runtime import portion
 from millgate.runtime.connection import Connection
 from millgate.runtime.intake import Intake
 from millgate.runtime.lease import Leases
@@ -29,8 +30,6 @@ _BURST_WAIT: Final = 30.0
 _GATHER: Final = 0.001
 #: So many runs in hand are a flow; so many results are a batch.
 _FLOW: Final = 24
-#: Most claims of one call. More would weigh on this process, and save the broker little.
-_AT_ONCE: Final = 300
 _REFUSED_PAUSE: Final = 5.0
 #: … until a queue that was full is tried again.
 _FULL: Final = 1.0
@@ -59,8 +58,8 @@ class Loop:
         burst: bool = False,
     ) -> None:
         self.target = 0  # runs that may be held, as the io thread counts it
-        #: A second bound: the slots, widened by what has ended since there was last nothing to do.
-        self._window = info.slots
+        #: Two more bounds: the slots, widened by what has ended since there was last nothing to do, and one call's.
+        self._window, self._at_once = info.slots, portion.FIRST
         self.start: Callable[[list[Run]], None] = lambda _runs: None
         self.on_nothing_left: Callable[[], None] = lambda: None
         self.on_superseded: Callable[[], None] = lambda: None
@@ -164,7 +163,7 @@ class Loop:
     def _room(self) -> int:
         if not self._claiming or self._leases.state is WorkerState.FENCED:
             return 0
-        return min(_AT_ONCE, max(0, min(self.target, self._window) - self._ledger.active))
+        return min(self._at_once, max(0, min(self.target, self._window) - self._ledger.active))
 
     def _take(self, room: int) -> list[Entry]:
         """What is to be settled. While much is in flight and little has ended, a moment makes one call of many."""
@@ -233,6 +232,7 @@ class Loop:
     def _accept(self, claimed: Claimed, *, asked: bool) -> None:
         if claimed.claims:
             self._metrics.claimed(claimed.claims)
+            self._at_once = portion.portion(claimed.claims)
             self._leases.expect(min(claim.lease for claim in claimed.claims))
             ready, callbacks = self._intake.receive(claimed.claims, claimed.revision)
             if ready:

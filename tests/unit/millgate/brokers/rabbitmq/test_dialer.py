@@ -27,7 +27,7 @@ class Nodes:
         self.made += 1
         knows = self.made > self.ignorant
 
-        def receive(_end: float) -> bytes:
+        def receive(_end: float, _silence: float) -> bytes:
             if not knows:
                 raise Absent("nobody serves it")
             return b"answer"

@@ -80,7 +80,7 @@ def dialer_without_brokerd(
 ) -> Dialer:
     """One whose calls find no brokerd, which they are told after that."""
 
-    def receive(_end: float) -> bytes:
+    def receive(_end: float, _silence: float) -> bytes:
         after()
         raise Absent("nobody")
 

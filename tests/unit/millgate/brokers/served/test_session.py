@@ -10,6 +10,7 @@ from millgate.brokers.served import frames
 from millgate.brokers.served.session import Session
 from millgate.brokers.served.waker import Waker
 from millgate.clock import SystemClock
+from support.clock import FakeClock
 
 
 class Scripted:
@@ -18,13 +19,14 @@ class Scripted:
     def __init__(self) -> None:
         self.answers: deque[list[Any]] = deque()
         self.sent: list[list[Any]] = []
+        self.ends: list[tuple[float, float]] = []  # of all, and of silence
 
     def send(self, payload: bytes, end: float) -> None:
         del end
         self.sent.append(frames.unpack(payload))
 
-    def receive(self, end: float) -> bytes:
-        del end
+    def receive(self, end: float, silence: float) -> bytes:
+        self.ends.append((end, silence))
         assert self.answers, "nothing has come: this would block"
         return frames.pack(self.answers.popleft())
 
@@ -57,6 +59,17 @@ def test_the_answer_behind_a_late_one_is_found() -> None:
     assert session.call("stats") == "mine"
     link.answers += [[1, "late"], [2, True]]
     assert session.park("wait_for_work", [], timeout=60.0, waker=Waker()) is True
+    session.close()
+
+
+def test_an_answer_of_which_more_and_more_comes_is_waited_for_until_the_calls_deadline() -> None:
+    link, clock = Scripted(), FakeClock()
+    session = Session(lambda _caller, _end: link, "queue", 10.0, clock)
+    link.answers.append([1, "mine"])
+    session.call("stats")
+    ((end, silence),) = link.ends
+    assert end == clock.monotonic() + 10.0
+    assert 3.0 < silence < 4.0
     session.close()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import select
 import socket
 from collections.abc import Mapping
@@ -48,14 +49,15 @@ class Link:
         except OSError as error:
             raise Hangup(f"the broker hung up: {error.strerror or error}") from error
 
-    def receive(self, end: float) -> bytes:
-        """The next frame, when it comes before `end`. Raises Hangup, BrokerTimeout, NotDecodable."""
+    def receive(self, end: float, silence: float = math.inf) -> bytes:
+        """The next frame, when it comes before `end`, and nothing of it for no longer than `silence` seconds. Raises
+        Hangup, BrokerTimeout, NotDecodable."""
         while True:
             payload = self._splitter.next()
             if payload is not None:
                 return payload
             try:
-                self._socket.settimeout(self._left(end))
+                self._socket.settimeout(min(self._left(end), silence))
                 data = self._socket.recv(_CHUNK)
             except TimeoutError as error:
                 raise BrokerTimeout from error

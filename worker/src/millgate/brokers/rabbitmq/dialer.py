@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 from functools import partial
@@ -134,10 +135,11 @@ class DialedLine:
         self.readable = line.readable
         self.close = line.close
 
-    def receive(self, end: float) -> bytes:
-        """The next answer, when it comes before `end`. Raises BrokerUnavailable and its kinds."""
+    def receive(self, end: float, silence: float = math.inf) -> bytes:
+        """The next answer, when it comes before `end`, and nothing of it for no longer than `silence` seconds. Raises
+        BrokerUnavailable and its kinds."""
         try:
-            answer = self._line.receive(end)
+            answer = self._line.receive(end, silence)
         except Absent as absent:
             self._dialer.missing(absent, self._starts)
         self._dialer.missed = None

@@ -43,6 +43,14 @@ class Express:
         """Have what comes on a channel handed to `take`, in the connection's thread."""
         self._splitter.open(channel, take)
 
+    def received(self) -> int:
+        """Bytes that have come so far, on all channels."""
+        return int(self._inner.bytes_received)
+
+    def begun(self, channel: int) -> bool:
+        """Whether a part of a message has come on a channel that is watched."""
+        return self._splitter.begun(channel)
+
     def publish(
         self, channel: int, queue: str, body: bytes, said: bytes, *, mandatory: bool = False
     ) -> None:

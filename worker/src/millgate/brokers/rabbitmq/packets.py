@@ -127,6 +127,11 @@ class Inbox:
         self._said = b""
         self._parts: list[bytes] = []
 
+    @property
+    def begun(self) -> bool:
+        """Whether a part of a message has come."""
+        return self._kind is not None
+
     def feed(self, kind: int, payload: bytes) -> bool:
         """Whether this frame is one of those."""
         if kind == _METHOD:
@@ -172,6 +177,10 @@ class Splitter:
     def open(self, channel: int, take: Take) -> None:
         """Take what comes on a channel."""
         self._inboxes[channel] = Inbox(take)
+
+    def begun(self, channel: int) -> bool:
+        """Whether a part of a message has come on a channel."""
+        return self._inboxes[channel].begun
 
     def feed(self, data: bytes) -> None:
         """Go on with what has come."""

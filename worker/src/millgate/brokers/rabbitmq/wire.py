@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import itertools
+import math
 import os
 import select
 import threading
@@ -51,6 +52,7 @@ class Wire:
         self._taking.set()
         self._proved = threading.Event()  # clear from a doubt to its end
         self._proved.set()
+        self._doubted = 0  # bytes that had come before the present doubt
         self.ended: MillgateError | None = None
         self._calls, self._client = calls, client
         self._lock = threading.Lock()
@@ -101,13 +103,30 @@ class Wire:
         """An answer has not come: find out whether this connection carries anything."""
         if self.blocked or self.ended is not None or not self._proved.is_set():
             return
+        self._doubted = self.received()
         self._proved.clear()
         # What nobody takes comes back.
         self._put_into(f"{self._calls}.{_PROBE}", b"", _PROBING)
 
     def trusted(self, seconds: float) -> bool:
         """Whether there is no doubt, or it ends within that many seconds."""
-        return bool(self.blocked) or self._proved.wait(max(0.0, seconds))
+        if self.blocked or self._proved.wait(max(0.0, seconds)):
+            return True
+        if self.brings(self._doubted):  # the proof comes after it
+            self._proved.set()
+        return self._proved.is_set()
+
+    def received(self) -> int:
+        """Bytes that have come so far, of all lines."""
+        return self._express.received() if self._express is not None else 0
+
+    def brings(self, before: int) -> bool:
+        """Whether it is in the middle of a message, of whatever line, and more has come than there was `before`: all
+        else comes after that."""
+        express, channel = self._express, self._channel
+        if express is None or express.received() == before:
+            return False
+        return express.begun(channel.channel_number)
 
     def abandon(self) -> None:
         """Break a connection that carries nothing, without a word to the server."""
@@ -258,8 +277,9 @@ class Line:
             raise Hangup(str(self._wire.ended)) from self._wire.ended
         self._wire.publish(self.number, payload, end - self._clock.monotonic())
 
-    def receive(self, end: float) -> bytes:
-        """The next answer, when it comes before `end`. Raises Absent, Hangup, BrokerTimeout."""
+    def receive(self, end: float, silence: float = math.inf) -> bytes:
+        """The next answer, when it comes before `end`, and nothing of it or of what comes before it for no longer than
+        `silence` seconds. Raises Absent, Hangup, BrokerTimeout."""
         while True:
             while self._came:
                 what = self._came.popleft()
@@ -271,7 +291,7 @@ class Line:
                     raise Hangup(str(error)) from error
                 if payload is not None:
                     return payload
-            self._wait(end)
+            self._wait(end, silence)
 
     def readable(self, other: int, end: float) -> bool:
         """Wait for an answer, for the handle `other`, or for `end`; whether it was the first."""
@@ -295,14 +315,17 @@ class Line:
             if bell >= 0:
                 os.close(bell)
 
-    def _wait(self, end: float) -> None:
-        left = end - self._clock.monotonic()
+    def _wait(self, end: float, silence: float) -> None:
         poll = select.poll()
         poll.register(self._bell, select.POLLIN)
-        if left <= 0 or not poll.poll(left * 1000):
-            self._wire.doubt()
-            raise self._late()
-        self._heard()
+        while True:
+            before, left = self._wire.received(), end - self._clock.monotonic()
+            if left > 0 and poll.poll(min(left, silence) * 1000):
+                self._heard()
+                return
+            if left <= silence or not self._wire.brings(before):
+                self._wire.doubt()
+                raise self._late()
 
     def _late(self) -> BrokerTimeout:
         endpoint, why = self._wire.endpoint, self._wire.blocked

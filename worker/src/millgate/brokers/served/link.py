@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Protocol
 
 from millgate.errors import BrokerUnavailable
@@ -17,8 +18,9 @@ class Link(Protocol):
     def send(self, payload: bytes, end: float) -> None:
         """Send one payload before `end`. Raises BrokerUnavailable and its kinds."""
 
-    def receive(self, end: float) -> bytes:
-        """The next payload, when it comes before `end`. Raises BrokerUnavailable and its kinds."""
+    def receive(self, end: float, silence: float = math.inf) -> bytes:
+        """The next payload, when it comes before `end`, and nothing of it for no longer than `silence` seconds. Raises
+        BrokerUnavailable and its kinds."""
 
     def readable(self, other: int, end: float) -> bool:
         """Wait for a payload to begin, for the handle `other` to be readable, or for `end`; whether it was the

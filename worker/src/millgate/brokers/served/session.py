@@ -154,12 +154,11 @@ class Session:
 
     def _attempt(self, number: int, payload: bytes, end: float, patience: float) -> list[Any]:
         """One way there and back. Only what a link carries can be lost without a word: to come to one may take longer
-        than `patience`."""
+        than `patience`, and so may an answer of which more and more comes."""
         link = self._take(end)
-        end = min(end, self._now() + patience)
         try:
-            link.send(payload, end)
-            answer = _awaited(link, number, end)
+            link.send(payload, min(end, self._now() + patience))
+            answer = _awaited(link, number, end, patience)
         except BaseException:
             link.close()
             self._drop_idle()  # what happened to one has most likely happened to all
@@ -179,7 +178,8 @@ class Session:
                     waker.ring()
                     self._give(link)
                     return None
-                answer = _next(link, number, last)
+                silence = max(self._patience, last - self._now())
+                answer = _next(link, number, last + self.deadline, silence)
         except BaseException:
             link.close()
             self._drop_idle()
@@ -239,17 +239,17 @@ def _packed(number: int, settled: int, verb: str, args: tuple[Any, ...]) -> byte
     return payload
 
 
-def _awaited(link: Link, number: int, end: float) -> list[Any]:
+def _awaited(link: Link, number: int, end: float, silence: float) -> list[Any]:
     """The answer to a call; those to calls that were given up on this connection are passed over."""
     answer = None
     while answer is None:
-        answer = _next(link, number, end)
+        answer = _next(link, number, end, silence)
     return answer
 
 
-def _next(link: Link, number: int, end: float) -> list[Any] | None:
+def _next(link: Link, number: int, end: float, silence: float) -> list[Any] | None:
     """The next answer, if it is that to a call; None: it is a late one, to another call."""
-    answer = frames.unpack(link.receive(end))
+    answer = frames.unpack(link.receive(end, silence))
     if not isinstance(answer, list) or len(answer) not in (2, 3):
         raise Hangup("the broker sent something that is no answer")
     return answer if answer[0] == number else None
