@@ -48,7 +48,7 @@ class Brokerd:
 def serve(how: Brokerd, ready: Callable[[], None], clock: Clock | None = None) -> None:
     """Serve until SIGTERM or SIGINT; `ready` is called once connections are taken.
 
-    Raises BrokerRefused and its kinds when it cannot begin.
+    Raises BrokerRefused and its kinds when it cannot begin, BrokerUnavailable when it cannot yet.
     """
     clock = clock or SystemClock()
     spare_collector()

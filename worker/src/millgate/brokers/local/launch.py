@@ -76,7 +76,7 @@ def probe(address: Address, clock: Clock, end: float = math.inf) -> Mapping[str,
         except BrokerTimeout as error:
             raise BrokerTimeout(
                 f"something listens at {address.place} but did not say within {end - begun:.3g} s"
-                " that it is a broker; stop it, or use another address"
+                " that it is a broker; wait if it is one that reads a long backlog, else stop it or use another address"
             ) from error
         except ForeignPeer as error:
             raise ForeignPeer(

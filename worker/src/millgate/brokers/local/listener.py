@@ -12,7 +12,7 @@ from typing import Final
 from millgate.brokers.local.address import Place
 from millgate.brokers.served.lockfile import lock
 from millgate.clock import Clock
-from millgate.errors import BrokerRefused
+from millgate.errors import BrokerRefused, BrokerUnavailable
 
 _BACKLOG: Final = 1024
 
@@ -21,7 +21,8 @@ class Listener:
     """A listening socket; for a path also the lock that tells a killed broker's socket from a living one's."""
 
     def __init__(self, place: Place, clock: Clock, patience: float) -> None:
-        """Take the address. Raises BrokerRefused when somebody has it for longer than `patience` seconds."""
+        """Take the address. Raises BrokerRefused when somebody has it for longer than `patience` seconds, and
+        BrokerUnavailable when who has it takes no connections any more."""
         self.place = place
         self._lock = -1
         if place.path is None:
@@ -54,6 +55,12 @@ def _locked(path: Path, clock: Clock, patience: float) -> int:
     name = path.with_name(path.name + ".lock")
     try:
         return lock(name, clock, patience, f"a broker listens at {path} already")
+    except BrokerRefused as refused:
+        if not _deserted(path):
+            raise
+        raise BrokerUnavailable(
+            f"the broker at {path} has yet to end: it writes down what is in its memory; try again"
+        ) from refused
     except OSError as error:
         raise BrokerRefused(f"cannot listen at {path}: {name}: {error.strerror}") from error
 
@@ -81,16 +88,22 @@ def _clear(path: Path) -> None:
         return
     if not stat.S_ISSOCK(status.st_mode):
         raise BrokerRefused(f"{path} is there and is not a socket; remove it, or listen elsewhere")
+    if not _deserted(path):
+        raise BrokerRefused(f"something else listens at {path}; stop it, or listen elsewhere")
+    path.unlink(missing_ok=True)
+
+
+def _deserted(path: Path) -> bool:
+    """Whether nobody takes connections at a path."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(1.0)
         try:
             probe.connect(str(path))
-        except ConnectionRefusedError:
-            path.unlink(missing_ok=True)
-            return
+        except (ConnectionRefusedError, FileNotFoundError):
+            return True
         except OSError:
             pass
-    raise BrokerRefused(f"something else listens at {path}; stop it, or listen elsewhere")
+    return False
 
 
 def _listen_tcp(place: Place) -> socket.socket:
