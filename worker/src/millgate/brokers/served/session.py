@@ -33,6 +33,7 @@ _GRACE: Final = 2.0  # seconds that an answer to a parked call may be late
 #: Makes a link for a caller before a moment (monotonic seconds). Raises what keeps it from doing so.
 Dial = Callable[[Caller, float], Link]
 _sessions: weakref.WeakSet[Session] = weakref.WeakSet()
+_noticing = threading.Lock()
 
 
 class Session:
@@ -100,6 +101,12 @@ class Session:
                 return True
             now = self.clock.monotonic()
 
+    @property
+    def waker(self) -> Waker:
+        """What ends a parked call."""
+        self._notice_fork()
+        return self._waker
+
     def close(self) -> None:
         """Close what is idle; what is in use closes when it comes back."""
         self._closed = True
@@ -108,13 +115,13 @@ class Session:
 
     def _fresh(self) -> None:
         """Begin as somebody new: at first, and in a forked child, which must not speak on its parent's connections."""
-        self._pid = os.getpid()
         self._lock = threading.Lock()
         self._idle: list[Link] = []
         self._outstanding: set[int] = set()
         self._number = 0
-        self.waker = Waker()
+        self._waker = Waker()
         self._caller = Caller(secrets.token_hex(16), self._queue)
+        self._pid = os.getpid()
 
     def forked(self) -> None:
         """Called in a forked child."""
@@ -122,7 +129,16 @@ class Session:
             link.close()
         self._fresh()  # the bell too: a child must not wake its parent
 
+    def _notice_fork(self) -> None:
+        """Some servers fork without telling Python: what their child says under its parent's name, and the parent under
+        the same number, would be taken for one call."""
+        if self._pid != os.getpid():
+            with _noticing:
+                if self._pid != os.getpid():
+                    self.forked()
+
     def _begin(self, verb: str, args: tuple[Any, ...]) -> tuple[int, bytes]:
+        self._notice_fork()
         with self._lock:
             self._number += 1
             number = self._number
