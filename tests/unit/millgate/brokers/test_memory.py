@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
+import time
 
 from millgate.brokers import open_broker
 from millgate.brokers.base import Ask, Broker, State
@@ -29,6 +32,27 @@ def test_a_name_is_shared_and_queues_of_one_name_are_apart() -> None:
     first.publish([message := a_message()])
     assert second.states([message.id])[0].state is State.WAITING
     assert other.states([message.id])[0].state is State.UNKNOWN
+
+
+def test_a_process_may_fork_beside_threads_that_are_in_the_middle_of_something() -> None:
+    broker, inside = MemoryBroker(), threading.Event()
+
+    def work(_now: float) -> None:
+        inside.set()
+        time.sleep(0.3)
+
+    thread = threading.Thread(target=broker._shared.do, args=(work,))
+    thread.start()
+    inside.wait()
+    pid = os.fork()
+    if not pid:
+        signal.alarm(20)  # it would wait for ever for a thread that is not there
+        broker.publish([a_message()])
+        os._exit(len(broker.stats().topics))
+    _, status = os.waitpid(pid, 0)
+    thread.join()
+    assert os.waitstatus_to_exitcode(status) == 1
+    assert not broker.stats().topics, "the child has a queue of its own"
 
 
 def test_a_clock_that_is_handed_in_decides() -> None:

@@ -6,7 +6,9 @@ shared by name within the process. Nothing is kept when the process ends.
 
 from __future__ import annotations
 
+import os
 import threading
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
 from urllib.parse import urlsplit
@@ -26,7 +28,9 @@ _STEP: Final = 1.0
 _SLICE: Final = 0.02  # a clock that is turned by hand tells nobody; look at it that often
 
 _shared: dict[tuple[str, str], Shared] = {}
-_shared_lock = threading.Lock()
+_every: weakref.WeakSet[Shared] = weakref.WeakSet()
+_shared_lock = threading.RLock()
+_held: list[Shared] = []  # while this process forks
 
 
 class Shared:
@@ -37,6 +41,8 @@ class Shared:
         self.core = Core()
         self.changed = threading.Condition(threading.RLock())
         self._offset = self.clock.now() - self.clock.monotonic()
+        with _shared_lock:
+            _every.add(self)
 
     def now(self) -> float:
         """The queue's time. A wall clock that was set moves leases along, so that none lapses by it."""
@@ -262,3 +268,21 @@ def there(url: str, queue: str) -> bool:
 def _name(url: str) -> str:
     parts = urlsplit(url)
     return parts.netloc + parts.path
+
+
+def _before_fork() -> None:
+    """Let nobody be in the middle of a verb: in the child, which has a copy of its own, that would be so for ever."""
+    _shared_lock.acquire()
+    _held.extend(_every)
+    for shared in _held:
+        shared.changed.acquire()
+
+
+def _after_fork() -> None:
+    for shared in _held:
+        shared.changed.release()
+    _held.clear()
+    _shared_lock.release()
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
