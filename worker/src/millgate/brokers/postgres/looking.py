@@ -24,11 +24,9 @@ _INCARNATION: Final = 14  # column of `stats` from which on a row tells of a wor
 class Looking(Session):
     """The verbs that change nothing."""
 
-    def states(self, ids: Sequence[str]) -> list[TaskState]:
-        """What is known of each id, in order."""
-        if not ids:
-            return []
-        found = {row[0]: row for row in self.rows("states", Texts(ids))}
+    def look(self, ids: Sequence[str], deadline: float) -> list[TaskState]:
+        """What is known of each id, in order, within so many seconds."""
+        found = {row[0]: row for row in self.rows("states", Texts(ids), deadline=deadline)}
         return [_state(name, found.get(n)) for n, name in enumerate(ids, 1)]
 
     def stats(self) -> Stats:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import select
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -11,10 +12,12 @@ from millgate.brokers.postgres.arrays import Ints, Texts
 from millgate.brokers.postgres.bell import Bell
 from millgate.brokers.postgres.listener import Listener
 from millgate.brokers.postgres.looking import Looking
+from millgate.brokers.postgres.together import Together
 from millgate.brokers.postgres.url import Target
 from millgate.brokers.postgres.working import Working
 from millgate.clock import Clock
 from millgate.queues import Subscription
+from millgate.rules import check_texts
 
 #: Seconds between looks: while notifications arrive, and while they do not.
 _LOOK: Final = 1.0
@@ -39,6 +42,7 @@ class Waiting(Working, Looking):
     def __init__(self, target: Target, deadline: float, clock: Clock) -> None:
         super().__init__(target, deadline, clock)
         self._listener: Listener | None = None
+        self._together = self._new_together()
         self._interrupt = Bell()
         self._asleep = False  # word was left that we sleep
 
@@ -79,19 +83,24 @@ class Waiting(Working, Looking):
         """Make a `wait_for_work` return now, or the next one return at once. Safe in signal handlers."""
         self._interrupt.ring()
 
+    def states(self, ids: Sequence[str]) -> list[TaskState]:
+        """What is known of each id, in order. Threads that ask at the same moment ask together."""
+        check_texts(*ids)  # or others would be refused with this one
+        return self._at_once().states(ids) if ids else []
+
     def wait(self, ids: Sequence[str], timeout: float) -> list[TaskState]:
         """Block until at least one of the ids is final, at most `timeout` seconds; then as `states`."""
         end = self.clock.monotonic() + timeout
         known = self.states(ids)
         if not ids or timeout <= 0 or any(state.state.final for state in known):
             return known
-        listener = self.listener()
-        self.rows("await", listener.number, Texts(ids))
-        pause = _SOON[-1]
+        listener, together = self.listener(), self._at_once()
+        pause, told = _SOON[-1], False
         try:
             while True:
                 generation = listener.generation
-                known = self.states(ids)
+                known = together.states(ids, awaited=not told)
+                told = True
                 left = end - self.clock.monotonic()
                 if left <= 0 or any(state.state.final for state in known):
                     return known
@@ -100,6 +109,21 @@ class Waiting(Working, Looking):
         finally:
             if not any(state.state.final for state in known):
                 self.rows("unawait", listener.number, Texts(ids))
+
+    def _at_once(self) -> Together:
+        if (
+            self._together.process != os.getpid()
+        ):  # a thread that is not here may have held its locks
+            self._together = self._new_together()
+        return self._together
+
+    def _new_together(self) -> Together:
+        def ask(ids: Sequence[str], awaited: Sequence[str], seconds: float) -> list[TaskState]:
+            if awaited:
+                self.rows("await", self.listener().number, Texts(awaited), deadline=seconds)
+            return self.look(ids, seconds)
+
+        return Together(ask, self.pool.deadline, self.clock)
 
     def listener(self) -> Listener:
         """The listener, listening."""
