@@ -70,6 +70,33 @@ def test_an_app_without_coroutines_has_threads_and_no_asyncio(bench: Any, tmp_pa
     assert bench.result(loaded) is False
 
 
+NESTED = """
+from millgate import App
+app = App("memory://")
+
+@app.task(name="leaf", retries=0)
+async def leaf(number):
+    return number
+
+@app.task(name="branch", retries=0)
+async def branch(number):
+    return await (await leaf.send_async(number)).result_async(60)
+
+@app.task(name="root", retries=0)
+async def root(number):
+    return await (await branch.send_async(number)).result_async(60)
+"""
+
+
+def test_coroutines_of_a_child_wait_for_others_of_it_however_many_they_are(
+    bench: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "nested.py").write_text(NESTED, encoding="utf-8")
+    sent = bench.send_many("root", [(number,) for number in range(40)])
+    bench.ready(app="nested:app", cwd=tmp_path, children=1, slots=120)
+    assert [bench.result(one, timeout=50) for one in sent] == list(range(40))
+
+
 VARIABLES = """
 from contextvars import ContextVar
 from millgate import App

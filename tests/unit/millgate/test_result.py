@@ -205,6 +205,22 @@ def test_waiting_in_a_loop_leaves_it_free(bench: testing.Bench, work: Task[..., 
     assert asyncio.run(main()) == [1, [1, 2]]
 
 
+def test_many_may_wait_in_a_loop_and_sends_pass_them(
+    bench: testing.Bench, work: Task[..., Any]
+) -> None:
+    count = 40  # more than the loop's own threads, of which there are 32 at most
+
+    async def main() -> list[Any]:
+        waiting = [asyncio.create_task(work.send(n).result_async(60)) for n in range(count)]
+        await asyncio.sleep(0)  # each has its thread
+        last = await asyncio.wait_for(work.send_async(count), 30)
+        waiting.append(asyncio.create_task(last.result_async(60)))
+        bench.drain()
+        return await asyncio.gather(*waiting)
+
+    assert asyncio.run(main()) == list(range(count + 1))
+
+
 @pytest.mark.parametrize("other", [1, None, App("memory://").get("one")])
 def test_what_is_not_several_results_is_refused_in_words(other: Any) -> None:
     for wait in (gather, lambda results: list(as_completed(results))):

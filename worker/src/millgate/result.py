@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from millgate import codec
+from millgate.aside import aside, nobody
 from millgate.errors import (
     InvalidInput,
     ResultMissing,
@@ -71,14 +72,11 @@ class Result:
         Raises TaskFailed and TaskCancelled (also when an earlier step of a chain ended so), ResultTimeout,
         ResultMissing (it expired, was not kept, or never existed), and the broker's errors.
         """
-        [(_, final)] = _ends([self], timeout)
-        return value_of(final)
+        return _values([self], timeout)[0]
 
     async def result_async(self, timeout: Timeout = None) -> Any:
-        """As `result`, waiting in a thread, so that the event loop stays free."""
-        import asyncio
-
-        return await asyncio.to_thread(self.result, timeout)
+        """As `result`, waiting in a thread of its own, so that the event loop stays free."""
+        return await aside(lambda gone: _values([self], timeout, gone)[0])
 
     def status(self) -> TaskState:
         """All that the broker knows of it."""
@@ -154,16 +152,20 @@ def gather(results: Iterable[Result], timeout: Timeout = None) -> list[Any]:
 
     Raises InvalidInput for what is no result, and what `as_completed` raises.
     """
-    results = _handles("gather", results)
-    values = {result.id: value_of(state) for result, state in _ends(results, timeout)}
-    return [values[result.id] for result in results]
+    return _values(_handles("gather", results), timeout)
 
 
 async def gather_async(results: Iterable[Result], timeout: Timeout = None) -> list[Any]:
-    """As `gather`, waiting in one thread, so that the event loop stays free."""
-    import asyncio
+    """As `gather`, waiting in one thread of its own, so that the event loop stays free."""
+    handles = _handles("gather_async", results)
+    return await aside(lambda gone: _values(handles, timeout, gone))
 
-    return await asyncio.to_thread(gather, results, timeout)
+
+def _values(
+    results: Sequence[Result], timeout: Timeout, gone: Callable[[], bool] = nobody
+) -> list[Any]:
+    values = {result.id: value_of(state) for result, state in _ends(results, timeout, gone)}
+    return [values[result.id] for result in results]
 
 
 def _handles(what: str, results: Iterable[Result]) -> list[Result]:
@@ -175,8 +177,10 @@ def _handles(what: str, results: Iterable[Result]) -> list[Result]:
     return list(results)
 
 
-def _ends(results: Iterable[Result], timeout: Timeout) -> Iterator[tuple[Result, TaskState]]:
-    """Each result with the state that ended it, as they end."""
+def _ends(
+    results: Iterable[Result], timeout: Timeout, gone: Callable[[], bool] = nobody
+) -> Iterator[tuple[Result, TaskState]]:
+    """Each result with the state that ended it, as they end; until it is said that who waits is `gone`."""
     waiting = {_checked(result).id: result for result in results}
     if not waiting:
         return
@@ -192,7 +196,7 @@ def _ends(results: Iterable[Result], timeout: Timeout) -> Iterator[tuple[Result,
             if state is not None:
                 del waiting[result.id]
                 yield result, state
-        if not waiting:
+        if not waiting or gone():
             return
         left = _ONE_WAIT if until is None else until - source.clock.monotonic()
         _refuse(waiting, states, left)
