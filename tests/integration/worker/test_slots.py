@@ -97,6 +97,27 @@ def test_coroutines_of_a_child_wait_for_others_of_it_however_many_they_are(
     assert [bench.result(one, timeout=50) for one in sent] == list(range(40))
 
 
+GUARDED = """
+import asyncio
+from millgate import App, current
+app = App("memory://")
+
+@app.task(name="guarded", retries=0)
+async def guarded():
+    async with current().lock("the lock", wait="30s") as lock:
+        await asyncio.sleep(0.1)
+        return lock.fence
+"""
+
+
+def test_coroutines_of_a_child_take_turns_with_a_lock(bench: Any, tmp_path: Path) -> None:
+    (tmp_path / "guarded.py").write_text(GUARDED, encoding="utf-8")
+    sent = bench.send_many("guarded", [()] * 4)
+    bench.ready(app="guarded:app", cwd=tmp_path, children=1, slots=4)
+    assert len({bench.result(one, timeout=40) for one in sent}) == 4
+    assert bench.broker.locks() == []
+
+
 VARIABLES = """
 from contextvars import ContextVar
 from millgate import App

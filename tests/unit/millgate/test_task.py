@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import threading
 from datetime import UTC, datetime, timedelta
 from traceback import format_exception
 from typing import Any
 
 import pytest
 
-from millgate import App, Backoff, Depends, registered, testing
+from millgate import App, Backoff, Depends, chain, chord, gather_async, group, registered, testing
 from millgate.errors import BadArguments, InvalidInput, NotEncodable, UnsupportedByBroker
 from millgate.message import Message, Options
 from millgate.task import Task
@@ -366,6 +367,34 @@ def test_an_async_send_leaves_the_loop_free(app: App, add: Task[..., Any]) -> No
 
     with testing.eager(app):
         assert asyncio.run(main()) == 6
+
+
+def test_everything_that_is_sent_can_be_sent_from_a_loop(
+    app: App, add: Task[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = threading.get_ident()
+    threads: list[int] = []
+    submit = app.submit
+
+    def noting(plan: Any, connection: Any = None) -> Any:
+        threads.append(threading.get_ident())
+        return submit(plan, connection)
+
+    async def main() -> list[Any]:
+        ends = [
+            await add.s(1).send_async(),
+            await chain(add.s(1), add.s()).send_async(),
+            *await group(add.s(1), add.s(2)).send_async(),
+            await chord([add.s(1)], add.s(b=[], c=[])).send_async(),
+            *await add.send_many_async([(3,), {"a": 4}]),
+        ]
+        return await gather_async(ends, 10)
+
+    monkeypatch.setattr(app, "submit", noting)
+    with testing.eager(app):
+        assert asyncio.run(main()) == [6, 11, 6, 7, [6], 8, 9]
+    assert len(threads) == 5
+    assert here not in threads
 
 
 class Transactional:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextvars import ContextVar
 
 from millgate import codec
+from millgate.aside import aside
 from millgate.errors import InvalidInput, LockBusy, LockLost
 from millgate.hints import TYPE_CHECKING, Any, Final, Protocol
 from millgate.limits import parse_duration
@@ -109,7 +110,7 @@ class Context:
         wait: float | str = 0.0,
         retry: float | str = BUSY_DELAY,
     ) -> HeldLock:
-        """A lock for the whole fleet: `with ctx.lock("name") as lock`.
+        """A lock for the whole fleet: `with ctx.lock("name") as lock`, in a coroutine `async with`.
 
         `wait` is how long to try; then LockBusy is raised, and if the task lets it pass, it runs again after
         `retry`, uncharged. Catch it and raise Reject to give up instead. The lock is renewed while it is held;
@@ -121,7 +122,7 @@ class Context:
 
 
 class HeldLock:
-    """A lock as a context manager."""
+    """A lock as a context manager; the asynchronous one leaves the event loop free."""
 
     __slots__ = ("_surroundings", "_times", "fence", "name")
 
@@ -151,6 +152,17 @@ class HeldLock:
         kept = self._surroundings.release(self.name, fence)
         if not kept and error is None:
             raise LockLost(f"lock {self.name!r} ran out while it was held; check what it guarded")
+
+    async def __aenter__(self) -> HeldLock:
+        return await aside(lambda _gone: self.__enter__())
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await aside(lambda _gone: self.__exit__(kind, error, traceback))
 
 
 def current() -> Context:

@@ -148,6 +148,14 @@ class Task(Generic[P, R]):
         plan = Plan(tuple(made), tuple((message.id,) for message in made))
         return self.home.submit(plan, self._sending.connection)
 
+    async def send_many_async(
+        self, calls: Iterable[tuple[Any, ...] | Mapping[str, Any] | Signature]
+    ) -> list[Result]:
+        """As `send_many`, in a thread, so that the event loop stays free."""
+        import asyncio
+
+        return await asyncio.to_thread(self.send_many, calls)
+
     def s(self, *args: Any, **kwargs: Any) -> Signature:
         """The call written down, for a chain, group or chord; in a chain it is fed the result before it."""
         return Signature(self, args, kwargs)

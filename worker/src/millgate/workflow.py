@@ -8,7 +8,7 @@ from dataclasses import field, replace
 from millgate import codec
 from millgate.errors import InvalidInput
 from millgate.frozen import dataclass
-from millgate.hints import TYPE_CHECKING, Any, Final, Protocol
+from millgate.hints import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 from millgate.message import Group, Message
 from millgate.registered import register
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from millgate.brokers.base import TaskState
     from millgate.result import Result
 
+T = TypeVar("T")
 #: Header of a callback that takes the failures of its members too.
 TAKES_FAILURES: Final = "members"
 _WANTED: Final = "pass"
@@ -89,6 +90,10 @@ class Signature:
         made = self.message()
         return self.task.sender.submit(Plan((made,), ((made.id,),)), connection)[0]
 
+    async def send_async(self) -> Result:
+        """As `send`, in a thread, so that the event loop stays free."""
+        return await _in_a_thread(self.send)
+
     def __or__(self, after: Signature | Chain) -> Chain:
         return chain(self, after)
 
@@ -111,6 +116,10 @@ class Chain:
         plan = Plan((made,), (_ids(made),))
         return self.steps[0].task.sender.submit(plan, connection)[0]
 
+    async def send_async(self) -> Result:
+        """As `send`, in a thread, so that the event loop stays free."""
+        return await _in_a_thread(self.send)
+
     def __or__(self, after: Signature | Chain) -> Chain:
         return chain(self, after)
 
@@ -128,6 +137,10 @@ class Parallel:
         made = [member.message() for member in self.members]
         plan = Plan(tuple(made), tuple(_ids(message) for message in made))
         return _sender(self.members[0]).submit(plan, connection)
+
+    async def send_async(self) -> list[Result]:
+        """As `send`, in a thread, so that the event loop stays free."""
+        return await _in_a_thread(self.send)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +178,10 @@ class Chord:
             Group(group, ids, replace(callback, gather=ids), require_all=not self.take_failures),
         )
         return sender.submit(plan, connection)[0]
+
+    async def send_async(self) -> Result:
+        """As `send`, in a thread, so that the event loop stays free."""
+        return await _in_a_thread(self.send)
 
 
 @register
@@ -274,6 +291,12 @@ def _flat(members: Iterable[Any]) -> list[Any]:
                 f"a member is written with .s(…), it is not a {type(member).__name__}"
             )
     return flat
+
+
+async def _in_a_thread(send: Callable[[], T]) -> T:
+    import asyncio
+
+    return await asyncio.to_thread(send)
 
 
 def _ids(message: Message) -> tuple[str, ...]:
