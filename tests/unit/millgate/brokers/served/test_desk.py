@@ -16,6 +16,7 @@ from millgate.errors import BrokerUnavailable
 from millgate.limits import Rate
 from millgate.message import Claim
 from millgate.queues import Subscription, TopicPolicy, policy_to_dict
+from millgate.retry import RetryPolicy
 from millgate.settlement import Ack
 from support.builders import a_message, a_worker, an_info
 
@@ -100,6 +101,32 @@ class Office:
 @pytest.fixture
 def office() -> Office:
     return Office()
+
+
+def test_that_a_lease_has_ended_is_stored_before_anybody_hears_of_it(office: Office) -> None:
+    retry = RetryPolicy(losses=0)
+    policy = policy_to_dict(TopicPolicy("default", lease=10.0, retry=retry))
+    office.do("operator", "configure", [policy], None, False)
+    office.publish(id="m")
+    worker = values.from_worker(a_worker("w"))
+    office.do("w", "register", worker, values.from_info(an_info()))
+    office.do("w", "claim", worker, values.from_ask(Ask(n=1)), [])
+    assert office.do("waiter", "wait", ["m"], 60.0) is None
+    before = len(office.journal.kept)
+    assert office.pass_time(5.0) == {}
+    assert len(office.journal.kept) == before
+    ((states,),) = office.pass_time(5.0)["waiter"]
+    assert reports.to_states(states)[0].state is State.FAILED
+    next_ = Engine()
+    for record in office.journal.kept:
+        next_.replay(record)
+    next_.replay(next_.resumption(office.now + 1.0))  # somebody takes over
+    assert next_.core("q").states(office.now + 1.0, ["m"])[0].state is State.FAILED
+    office.publish(id="n")
+    office.do("w", "claim", worker, values.from_ask(Ask(n=1)), [])
+    office.journal.full = True
+    office.pass_time(10.0)  # nobody can renew it, either
+    assert office.engine.core("q").states(office.now, ["n"])[0].state is State.FAILED
 
 
 def test_as_many_are_woken_as_there_is_work_for_the_longest_waiting_first(office: Office) -> None:

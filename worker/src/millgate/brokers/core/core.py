@@ -87,6 +87,10 @@ class Core:
         """When time alone next changes what others see; None: never. A shell sleeps until then."""
         return tick.next_event(self.store)
 
+    def lapses(self, now: float) -> bool:
+        """Whether a lease ends by then."""
+        return tick.lapses(self.store, now)
+
     def claimable(self, now: float, subscription: Subscription) -> bool:
         """Whether a claim with this subscription would be given something."""
         return claim.claimable(self.store, tick.tick(self.store, now), subscription)

@@ -80,6 +80,12 @@ def next_event(store: Store) -> float | None:
     return min(times, default=None)
 
 
+def lapses(store: Store, now: float) -> bool:
+    """Whether a lease ends by then."""
+    lost = _first_lease(store)
+    return lost is not None and lost.until <= now
+
+
 def _step(store: Store, now: float) -> bool:
     """Let the earliest event happen; False: nothing is due."""
     due = store.dues[0][0] if store.dues else _NEVER

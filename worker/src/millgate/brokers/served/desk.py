@@ -8,6 +8,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Callable, Hashable, Sequence
+from contextlib import suppress
 from logging import getLogger
 from typing import Any, Final, Protocol
 
@@ -89,8 +90,10 @@ class Desk:
 
         `now` is seconds since 1970, `monotonic` what parked calls' timeouts are measured by.
         """
-        touched = self._due(now)
         writes = [came for came in calls if came.call.verb in verbs.WRITES]
+        if not writes:
+            self._store_lapse(now)
+        touched = self._due(now)
         self._foretell(writes)
         if writes and self._stored(now, writes):
             # all of it first: a line that fails must not keep what is stored from being carried out
@@ -123,6 +126,13 @@ class Desk:
         if next_alarm is not None:
             times.append(next_alarm - now)
         return max(0.0, min(times)) if times else None
+
+    def _store_lapse(self, now: float) -> None:
+        """Have stored that leases end before anybody hears of it."""
+        record = self._engine.lapse(now) if self._journal is not None else None
+        if record is not None and self._journal is not None:
+            with suppress(BrokerUnavailable):  # nor can a renewal be stored
+                self._journal.append([record], on_disk=not self._one_host)
 
     def _due(self, now: float) -> dict[str, None]:
         """Let time pass in the queues where that alone brings something about; answer which."""

@@ -117,6 +117,13 @@ class Engine:
         by = max(0.0, now - self.now)
         return frames.pack([now, "", "", frames.pack([self._passed(0.0), by])])
 
+    def lapse(self, now: float) -> bytes | None:
+        """A record that leases end by `now`, when one does and nothing else of that moment says so: who takes over next
+        spares those that have not ended. It changes nothing here."""
+        if not any(core.lapses(now) for core in self.queues.values()):
+            return None
+        return frames.pack([now, "", "", frames.pack([now, 0.0])])
+
     def correction(self, passed: float, now: float) -> bytes:
         """A record for `replay`, here as well: the clock by which all up to `passed` had come to pass was set to `now`.
         What lasts a while goes on lasting as long as it would have."""
