@@ -144,7 +144,7 @@ def test_an_owner_that_was_followed_believes_what_the_next_one_does(
 
 
 def test_an_owner_that_nobody_followed_goes_on_from_what_it_knows(
-    connection: Callable[[], Any],
+    connection: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = Names(fresh_queue())
     owner = gone_on(names, connection())
@@ -153,6 +153,21 @@ def test_an_owner_that_nobody_followed_goes_on_from_what_it_knows(
         Standby(waiting, names, owner.journal.replica).close()
         owner.journal.take_over(Streams(waiting))
         assert owner.journal.replica.engine is engine
+    put = Streams.append
+
+    def unheard(streams: Streams, name: str, entry: Entry) -> None:
+        put(streams, name, entry)
+        if entry.kind is Kind.LAST:
+            raise vigil.Unanswered
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Streams, "append", unheard)
+        for _ in range(2):
+            with pytest.raises(vigil.Unanswered):
+                owner.journal.take_over(Streams(waiting))
+    Standby(waiting, names, owner.journal.replica).close()
+    owner.journal.take_over(Streams(waiting))
+    assert owner.journal.replica.engine is engine
 
 
 @pytest.mark.parametrize("part", ["head", "journal"])

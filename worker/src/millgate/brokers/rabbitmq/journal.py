@@ -73,7 +73,7 @@ class Journal:
 
     def _go_on(self, found: Head) -> None:
         self._sweep(found)
-        self._say(replace(found.taken(), left=()))
+        self._say(replace(self._taken(found), left=()))
         try:
             self._read(found.term)
         except Gone as gone:
@@ -89,7 +89,7 @@ class Journal:
         reader = self.replica.reader
         if (reader.term, reader.number) > (self.head.term, self._number):
             assert self._streams is not None
-            self._say(replace(self.head.taken(), term=reader.term + 1))
+            self._say(self._taken(replace(self.head, term=reader.term)))
             self.replica.advance(self._streams, self._mark(self.head.journals[-1]))
 
     def _take_back(self, found: Head) -> None:
@@ -97,7 +97,7 @@ class Journal:
         assert self._streams is not None
         replica, head = self.replica, self.head
         self._sweep(head)
-        self._lead(head.taken())
+        replica.head = self._taken(head)
         with suppress(Gone):
             replica.advance(self._streams, self._mark(head.journals[-1]))
         self._restore()
@@ -258,12 +258,14 @@ class Journal:
             assert self._streams is not None
             self._streams.declare(self._names.head, only_newest=True)
             self._put(self._names.head, entry)
-        self._lead(head)
+        self.replica.head = head
 
-    def _lead(self, head: Head) -> None:
-        """Work by a head, whose term is this process's own."""
-        replica = self.replica
-        replica.head, replica.led = head, head.term if replica.led else 0
+    def _taken(self, head: Head) -> Head:
+        """The head of whoever takes over. It may come to be stored and this process not hear of it."""
+        taken = head.taken()
+        self.replica.takes.append(taken.takes[-1])
+        self.replica.led = self.replica.led and taken.term
+        return taken
 
     def _put(self, name: str, entry: Entry) -> None:
         if self._streams is None:

@@ -26,7 +26,7 @@ NO_RETENTION: Final = (
     "a policy of the server that limits the age or the size of streams must not apply to these"
 )
 _MAGIC: Final = b"MG"
-_TAKES: Final = 16  # take-overs that a head remembers
+TAKES: Final = 16  # take-overs that a head remembers
 _HEAD: Final = struct.Struct(">2sBBQQ")  # what it is, format, kind, term, number
 
 
@@ -133,7 +133,7 @@ class Head:
 
     def taken(self) -> Self:
         """The head of whoever takes over what this one names."""
-        takes = (*self.takes[1 - _TAKES :], secrets.token_bytes(8))
+        takes = (*self.takes[1 - TAKES :], secrets.token_bytes(8))
         return replace(self, term=self.term + 1, last=0, takes=takes)
 
     def knows(self, other: Head) -> bool:

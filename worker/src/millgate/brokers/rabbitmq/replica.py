@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import secrets
+from collections import deque
 from collections.abc import Callable
 from logging import getLogger
 from typing import Final
 
 from millgate.brokers.rabbitmq import records
-from millgate.brokers.rabbitmq.records import NO_RETENTION, Entry, Head, Kind, Reader
+from millgate.brokers.rabbitmq.records import NO_RETENTION, TAKES, Entry, Head, Kind, Reader
 from millgate.brokers.rabbitmq.streams import Gone, Streams
 from millgate.brokers.served import frames
 from millgate.brokers.served.engine import Engine
@@ -38,6 +39,8 @@ class Replica:
         #: The term in which the engine has gone on by itself, if it has. Time that passes there leaves no record, so
         #: what a later owner did was perhaps done to another state.
         self.led = 0
+        #: What this process's own last take-overs are called.
+        self.takes: deque[bytes] = deque(maxlen=TAKES)
 
     def load(self, streams: Streams, head: Head, mark: Mark) -> int:
         """Read what `head` names and the engine does not have; how many records the journals had. `head` has a journal.
@@ -112,7 +115,7 @@ class Replica:
                 found.journals[-1:],
             )
             self.forget()
-        if self.led and found.term > self.led:
+        if self.led and found.term >= self.led and found.takes[-1] not in self.takes:
             self.forget()
 
     def forget(self) -> None:
