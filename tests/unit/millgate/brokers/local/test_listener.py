@@ -29,17 +29,21 @@ def test_an_address_that_somebody_serves_is_refused(place: Place) -> None:
         pass
 
 
-@pytest.mark.parametrize("there", [True, False])
-def test_one_whose_broker_has_yet_to_end_is_free_soon(place: Place, there: bool) -> None:
-    assert place.path is not None
+def test_one_whose_broker_has_yet_to_end_is_free_soon(place: Place) -> None:
     with take(place) as ending:
         ending.socket.close()
-        if not there:
-            place.path.unlink()
         with pytest.raises(BrokerUnavailable, match="has yet to end"):
             take(place)
     with take(place):
         pass
+
+
+def test_a_broker_whose_socket_was_removed_is_not_waited_for(place: Place) -> None:
+    assert place.path is not None
+    with take(place):
+        place.path.unlink()
+        with pytest.raises(BrokerRefused, match="somebody removed its socket"):
+            take(place)
 
 
 def test_the_socket_of_a_stranger_is_left_alone(place: Place) -> None:

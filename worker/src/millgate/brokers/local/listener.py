@@ -56,6 +56,10 @@ def _locked(path: Path, clock: Clock, patience: float) -> int:
     try:
         return lock(name, clock, patience, f"a broker listens at {path} already")
     except BrokerRefused as refused:
+        if not path.exists():
+            raise BrokerRefused(
+                f"a broker has {name}, but somebody removed its socket {path}; end that broker"
+            ) from refused
         if not _deserted(path):
             raise
         raise BrokerUnavailable(
@@ -99,7 +103,7 @@ def _deserted(path: Path) -> bool:
         probe.settimeout(1.0)
         try:
             probe.connect(str(path))
-        except (ConnectionRefusedError, FileNotFoundError):
+        except ConnectionRefusedError:
             return True
         except OSError:
             pass
