@@ -346,3 +346,22 @@ def test_a_snapshot_is_due_after_a_take_over_when_there_is_much_to_read_and_not_
         next_.take_over(Streams(connection()))
         assert next_.due is due
         owner.journal.take_over(owner.streams)
+
+
+def test_a_snapshot_that_ended_a_brokerd_is_not_begun_again_by_the_next_one_at_once(
+    connection: Callable[[], Any],
+) -> None:
+    names = Names(fresh_queue())
+    owner = Owner(connection(), names)
+    owner.publish(40)
+    assert owner.journal.due
+    owner.journal.rotate()  # and there was no memory for it
+    next_ = Owner(connection(), names)
+    assert not next_.journal.due
+    next_.publish(20)
+    assert next_.journal.due
+    next_.rotate()
+    next_.publish(100)
+    last = Journal(names, smallest=20_000)
+    last.take_over(Streams(connection()))
+    assert last.due

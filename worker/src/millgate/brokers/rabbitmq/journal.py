@@ -43,6 +43,7 @@ class Journal:
         self._number = 0  # of the last entry of this term
         self._size = 0  # bytes in the journals that no snapshot replaces yet, as far as it is known
         self._awaited = ""  # the snapshot that the last rotation needs
+        self._cut_off = False  # whether the last owner began a snapshot that it did not complete
         self.term = 0  # that was begun here last
         self._looks = 0  # after what is stored
 
@@ -123,9 +124,12 @@ class Journal:
             count = replica.load(streams, replica.head, self._mark)
         if replica.engine is not before:
             log.info("read %d records of %s", count, self._names.prefix)
-            # What a successor would have to read counts, whoever wrote it. A snapshot at once, whatever there is, could
-            # be what a process ends of again and again: for a moment it takes as much memory as the state.
+            # What a successor would have to read counts, whoever wrote it. A snapshot at once, whatever there is, or
+            # after one that was cut off, could be what a process ends of again and again: for a moment it takes as much
+            # memory as the state.
             self._threshold, self._size = max(self._smallest, replica.loaded), replica.added
+            if self._cut_off:
+                self._size = min(self._size, self._threshold - self._smallest)
 
     # --- storing ---------------------------------------------------------------------------------
 
@@ -241,7 +245,10 @@ class Journal:
         """Remove what a brokerd that was ended in between had made and no head names, or had not removed."""
         next_ = found.last + 1
         left = [self._names.journal(found.term, next_), self._names.snapshot(found.term, next_)]
-        left.append(self._names.snapshot(found.term, found.last))
+        last = self._names.snapshot(found.term, found.last)
+        assert self._streams is not None
+        self._cut_off = last not in found.names and self._streams.present(last)
+        left.append(last)
         self._delete([name for name in (*left, *found.left) if name not in found.names])
 
     def _mark(self, name: str) -> Entry:
