@@ -63,6 +63,13 @@ def test_a_connection_that_merely_broke_is_worth_another_attempt(guess: type[Exc
     assert type(connecting(guess(_LOST), "amqp://h")) is BrokerUnavailable
 
 
+def test_a_server_that_takes_no_messages_of_our_size_is_told_what_to_take() -> None:
+    text = "PRECONDITION_FAILED - message size 1600623 is larger than configured max size 1000000"
+    found = closed(exceptions.ChannelClosedByBroker(406, text), "amqp://h")
+    assert type(found) is BrokerRefused
+    assert "max_message_size" in str(found)
+
+
 @pytest.mark.parametrize("right", ["configure", "write", "read"])
 def test_a_missing_right_is_named_with_what_it_is_missing_on(right: str) -> None:
     text = f"ACCESS_REFUSED - {right} access to queue 'millgate.q.head' in vhost '/' refused"

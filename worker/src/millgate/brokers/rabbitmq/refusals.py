@@ -32,6 +32,8 @@ NOT_IMPLEMENTED: Final = 540
 _NOT_YET: Final = "is down or inaccessible"
 #: What a server says of a queue that is of another kind than the one that was asked for.
 _OTHER_KIND: Final = "inequivalent arg"
+#: What a server says of a message that is larger than it takes.
+_TOO_LARGE: Final = "message size"
 #: What the driver calls a connection that ended while it came about.
 _GUESSES: Final = (
     exceptions.IncompatibleProtocolError,
@@ -143,17 +145,24 @@ def _code(code: int, text: str, endpoint: str) -> MillgateError | None:
         return _vhost(endpoint, text)
     if code == NOT_FOUND and _NOT_YET in text:
         return BrokerUnavailable(f"{endpoint}: RabbitMQ looks for its queues still ({text})")
-    if code == PRECONDITION_FAILED and _OTHER_KIND in text:
-        return ForeignPeer(
-            f"{endpoint}: something else has a name of ours there; delete it, or use another queue name ({text})"
-        )
-    if code == PRECONDITION_FAILED:  # most often a node whose replica of a stream does not run now
-        return BrokerUnavailable(f"{endpoint}: RabbitMQ cannot do this now ({text})")
+    if code == PRECONDITION_FAILED:
+        return _precondition(endpoint, text)
     if code == NOT_IMPLEMENTED:
         return BrokerRefused(
             f"{endpoint}: the server has no streams; run 'rabbitmqctl enable_feature_flag stream_queue' ({text})"
         )
     return None
+
+
+def _precondition(endpoint: str, text: str) -> MillgateError:
+    if _OTHER_KIND in text:
+        return ForeignPeer(
+            f"{endpoint}: something else has a name of ours there; delete it, or use another queue name ({text})"
+        )
+    if _TOO_LARGE in text:
+        return BrokerRefused(f"{endpoint}: set max_message_size to 5 MiB or more there ({text})")
+    # Most often a node whose replica of a stream does not run now.
+    return BrokerUnavailable(f"{endpoint}: RabbitMQ cannot do this now ({text})")
 
 
 def _auth(endpoint: str, text: str) -> MillgateError:
