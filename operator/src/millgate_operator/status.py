@@ -13,6 +13,7 @@ from millgate.stats import TopicStats
 from millgate_operator import names
 from millgate_operator.conditions import Condition, no, stamp, yes
 from millgate_operator.observed import Seen, Trouble, WorkersView
+from millgate_operator.spec import Workers
 
 Check = Callable[[Seen], Condition | None]
 
@@ -134,13 +135,22 @@ _CAPPED: Final = {
 }
 
 
+def _who_else(workers: Workers) -> str:
+    if workers.autoscaling is None or workers.autoscaling.mode is None:
+        return (
+            f"workers.replicas is {workers.replicas} (mode Manual; `kubectl scale` sets it);"
+            " remove it to let the operator decide"
+        )
+    return f"autoscaling.mode is {workers.mode}"
+
+
 def autoscaling_active(seen: Seen) -> Condition | None:
     """Whether the operator decides the number of pods; None: the queue has no pool."""
     workers, decision = seen.queue.spec.workers, seen.decision
     if workers is None:
         return None
     if workers.mode != "Auto":
-        return no("AutoscalingActive", "Disabled", f"autoscaling.mode is {workers.mode}", bad=False)
+        return no("AutoscalingActive", "Disabled", _who_else(workers), bad=False)
     if decision is None:
         return Condition("AutoscalingActive", None, "Starting", "no decision has been made yet")
     if decision.reason == "SignalLost":

@@ -13,6 +13,7 @@ from millgate_operator.conditions import changes, no, written, yes
 from millgate_operator.observed import BrokerView, LastDecision, PodView, Seen, Trouble, WorkersView
 from millgate_operator.spec import Resolved, parse_task_queue, parse_topic
 from millgate_operator.status import (
+    autoscaling_active,
     queue_conditions,
     queue_fields,
     rounded,
@@ -110,6 +111,21 @@ def test_who_decides_the_number_of_pods(
 ) -> None:
     manifest = a_task_queue(workers=workers(**fields))
     assert answers(seen(manifest, decision=decision))["AutoscalingActive"] == wanted
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"replicas": 2}, "workers.replicas is 2"),
+        ({"replicas": 2}, "remove it to let the operator decide"),
+        ({"replicas": 2, "autoscaling": {"mode": "Manual"}}, "autoscaling.mode is Manual"),
+        ({"autoscaling": {"mode": "External"}}, "autoscaling.mode is External"),
+    ],
+)
+def test_who_else_decides_is_named(fields: dict[str, Any], words: str) -> None:
+    answer = autoscaling_active(seen(a_task_queue(workers=workers(**fields))))
+    assert answer is not None
+    assert words in answer.message
 
 
 def test_a_queue_without_workers_says_nothing_about_them() -> None:
