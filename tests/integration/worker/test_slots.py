@@ -71,6 +71,7 @@ def test_an_app_without_coroutines_has_threads_and_no_asyncio(bench: Any, tmp_pa
 
 
 NESTED = """
+import asyncio
 from millgate import App
 app = App("memory://")
 
@@ -85,6 +86,11 @@ async def branch(number):
 @app.task(name="root", retries=0)
 async def root(number):
     return await (await branch.send_async(number)).result_async(60)
+
+@app.task(name="fan", retries=0)
+async def fan(count):
+    sent = await leaf.send_many_async([(number,) for number in range(count)])
+    return sum(await asyncio.gather(*[one.result_async(60) for one in sent]))
 """
 
 
@@ -95,6 +101,13 @@ def test_coroutines_of_a_child_wait_for_others_of_it_however_many_they_are(
     sent = bench.send_many("root", [(number,) for number in range(40)])
     bench.ready(app="nested:app", cwd=tmp_path, children=1, slots=120)
     assert [bench.result(one, timeout=50) for one in sent] == list(range(40))
+
+
+def test_waits_take_little_of_what_a_child_may_reserve(bench: Any, tmp_path: Path) -> None:
+    (tmp_path / "nested.py").write_text(NESTED, encoding="utf-8")
+    sent = bench.send("fan", 60)
+    bench.ready(app="nested:app", cwd=tmp_path, children=2, slots=4, hard_max_rss="150Mi")
+    assert bench.result(sent, timeout=50) == sum(range(60))
 
 
 GUARDED = """

@@ -61,5 +61,14 @@ def test_a_call_learns_that_nobody_waits_and_keeps_no_loop_from_its_end() -> Non
 
     asyncio.run(main())  # ends although the call goes on
     assert learnt.wait(30)
-    let.set()
-    eventually(lambda: not any(thread.name == "millgate-wait" for thread in threading.enumerate()))
+    let.set()  # nobody is there any more to be told
+
+
+def test_threads_of_others_keep_their_stacks() -> None:
+    usual = threading.stack_size()
+
+    async def main() -> int:
+        await aside(lambda _gone: None)
+        return threading.stack_size()
+
+    assert asyncio.run(main()) == usual

@@ -5,11 +5,16 @@ The loop's own pool of threads has a handful, which sends share with all else th
 
 from __future__ import annotations
 
+from _thread import allocate_lock, stack_size, start_new_thread
 from collections.abc import Callable
 
-from millgate.hints import TypeVar
+from millgate.hints import Final, TypeVar
 
 T = TypeVar("T")
+#: Bytes of such a thread's stack, of which it uses little. The usual eight megabytes each would count, unused, against
+#: what a child may reserve below a hard memory ceiling.
+STACK: Final = 512 * 1024
+_starting = allocate_lock()
 
 
 def nobody() -> bool:
@@ -21,11 +26,11 @@ async def aside(call: Callable[[Callable[[], bool]], T]) -> T:
     """What `call` answers in a thread of this context, which keeps no process from its end. Raises what it raises.
 
     `call` is given a function that says whether its caller has been cancelled, so that it need not wait any longer.
+    RuntimeError: there is no thread to be had.
     """
     import asyncio
     from contextlib import suppress
     from contextvars import copy_context
-    from threading import Thread
 
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
@@ -48,5 +53,10 @@ async def aside(call: Callable[[Callable[[], bool]], T]) -> T:
             loop.call_soon_threadsafe(tell, value, problem)
         problem = None  # its traceback leads here: what the call held would outlive it
 
-    Thread(target=copy_context().run, args=(run,), name="millgate-wait", daemon=True).start()
+    with _starting:  # the size is one for the whole process
+        usual = stack_size(STACK)
+        try:
+            start_new_thread(copy_context().run, (run,))
+        finally:
+            stack_size(usual)
     return await future
