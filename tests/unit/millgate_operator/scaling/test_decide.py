@@ -479,3 +479,41 @@ def test_a_pool_that_is_little_too_large_stays_unless_its_bounds_say_otherwise(
     pool = a_pool(*[a_pod(f"p{n}") for n in range(20)])
     work = readings(some_work(leased=needed, started=needed), *rows)
     assert Story(maximum=most).settled(work, pool).desired == wanted
+
+
+# --- how far it looks ----------------------------------------------------------------------------
+
+
+def forecast(story: Story, *pods: Any) -> float:
+    """Of ten tasks that never end and one more each second, what is foreseen to run."""
+    rows = [a_row(pod.name, 10) for pod in pods]
+    for tick in range(400):
+        work = {"long": a_topic_reading(leased=10, started=10 + 5 * tick)}
+        decision = story.tell(readings(work, *rows), a_pool(*pods))
+    return decision.terms.forecast
+
+
+@pytest.mark.parametrize(
+    ("took", "cold"), [((), 15.0), ((40.0,), 40.0), ((*range(1, 20), 300.0), 19.0)], ids=str
+)
+def test_it_looks_as_far_as_to_the_first_task_of_a_pod_that_the_next_look_asks_for(
+    took: tuple[float, ...], cold: float
+) -> None:
+    pods = [a_pod(f"p{number}", start_took=seconds) for number, seconds in enumerate(took)]
+    assert forecast(Story(), *pods) == pytest.approx(10 + cold + 5.0, abs=0.2)
+
+
+def test_how_long_pods_take_is_known_when_they_are_gone() -> None:
+    story = Story()
+    story.tell(readings(), a_pool(a_pod("p0", start_took=90.0)))
+    assert forecast(story) == pytest.approx(10 + 90.0 + 5.0, abs=0.2)
+
+
+def test_an_operator_that_starts_gives_an_idle_pool_its_time() -> None:
+    story, pods = Story(idle_after=300.0), [a_pod("p0"), a_pod("p1")]
+    rows = [a_row("p0"), a_row("p1")]
+    reasons = [
+        story.tell(readings(some_work(), *rows), a_pool(*pods), passed).reason
+        for passed in (5.0, 100.0, 190.0, 10.0)
+    ]
+    assert reasons == [Reason.IDLE, Reason.IDLE, Reason.IDLE, Reason.NO_WORK]
