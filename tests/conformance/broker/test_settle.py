@@ -99,6 +99,19 @@ def test_error_texts_may_hold_anything(broker: Broker, hand: Hand) -> None:
     assert broker.states([message.id])[0].failure == nasty
 
 
+def test_what_is_settled_without_a_failure_keeps_that_of_the_run_before(
+    broker: Broker, hand: Hand
+) -> None:
+    broker.publish([message := a_message()])
+    hand.fail(hand.one())
+    broker.settle([Later(hand.one().ref)])
+    assert broker.states([message.id])[0].failure == A_FAILURE
+    broker.settle([Bury(hand.one().ref, Reason.REJECTED)])
+    letter = broker.dead_letter(message.id)
+    assert letter is not None
+    assert letter.failure == broker.states([message.id])[0].failure == A_FAILURE
+
+
 def test_drop_is_cancelled_and_no_dead_letter(broker: Broker, hand: Hand) -> None:
     broker.publish([message := a_message()])
     hand.drop(hand.one())
