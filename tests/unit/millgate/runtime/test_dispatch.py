@@ -96,6 +96,18 @@ def test_several_slots_are_filled_across_children() -> None:
     assert scene.hand_out() == [2, 2]
 
 
+def test_nothing_waits_while_a_slot_is_free() -> None:
+    scene = Scene(children=2, slots=3)
+    busy, idle = scene.children
+    idle.phase = Phase.STARTING
+    scene.claim(2)
+    assert scene.hand_out() == [2, 0]
+    idle.phase = Phase.READY
+    scene.claim(4)
+    assert scene.hand_out() == [3, 3]
+    assert [len(busy.frames), len(idle.frames)] == [2, 1]
+
+
 def test_short_tasks_go_out_in_frames_and_never_more_than_two_of_them(scene: Scene) -> None:
     scene.learn("short", 0.0001)
     scene.claim(6 * FRAME)
@@ -148,6 +160,21 @@ def test_nothing_waits_behind_a_run_that_turned_out_long() -> None:
     assert scene.hand_out() == [1]  # it does not flow: nothing goes back to it
     assert [run.claim.id for run in scene.dispatcher.waiting()][:2] == ["short2", "short3"]
     assert not child.table.take(2, 0.0)
+
+
+def test_what_will_soon_be_started_is_left_where_it_is() -> None:
+    scene = Scene(children=1, slots=2)
+    [child] = scene.children
+    scene.learn("short", 0.001)
+    scene.claim(10)
+    scene.hand_out()
+    child.start_next(scene.clock.monotonic())
+    scene.dispatcher.relieve(scene.children, scene.clock.monotonic())
+    assert len(child.runs) == 10
+    scene.clock.advance(0.2)  # it turned out long, but there is another slot
+    child.start_next(scene.clock.monotonic())
+    scene.dispatcher.relieve(scene.children, scene.clock.monotonic())
+    assert len(child.runs) == 10
 
 
 def test_what_waits_too_long_is_taken_out_for_others(scene: Scene) -> None:
@@ -204,20 +231,23 @@ def test_the_target_falls_when_children_are_held(scene: Scene) -> None:
     assert scene.dispatcher.target(scene.children, scene.clock.monotonic()) == 1
 
 
-def test_a_long_run_keeps_its_row_beside_any_number_of_short_ones() -> None:
-    scene = Scene(children=1, slots=2)
+def test_long_runs_keep_their_rows_beside_any_number_of_short_ones() -> None:
+    scene = Scene(children=1, slots=3)
     [child] = scene.children
-    scene.claim(1, "long")
+    scene.claim(2, "long")
     scene.hand_out()
-    long = child.start_next(scene.clock.monotonic())
-    began = scene.clock.monotonic()
-    for _ in range(3 * rows_for(2)):
+    longs = {}
+    for _ in range(2):
+        longs[scene.clock.monotonic()] = child.start_next(scene.clock.monotonic())
+        scene.clock.advance(1.0)
+    for _ in range(3 * rows_for(3)):
         scene.clock.advance(1.0)
         scene.claim(1)
         scene.hand_out()
         short = child.start_next(scene.clock.monotonic())
         child.table.cancel(short.seq)
         child.finish(short)
-    child.table.cancel(long.seq)
-    assert child.table.started_at(long.seq) == began  # timeouts count from it
-    assert child.table.cancelled(long.seq)
+    for began, long in longs.items():
+        child.table.cancel(long.seq)
+        assert child.table.started_at(long.seq) == began  # timeouts count from it
+        assert child.table.cancelled(long.seq)

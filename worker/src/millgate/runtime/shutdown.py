@@ -47,8 +47,6 @@ class Drain:
 
     def hurry(self, now: float) -> Drain:
         """Another signal: ask now, be done in seconds. It never makes a drain longer."""
-        if self.began is None:
-            return self
         back, end = _HURRY
         return Drain(
             self.began,

@@ -103,9 +103,7 @@ def test_nothing_is_granted_beyond_any_bound_and_nothing_is_left_that_could_be(
                 assert high.granted == high.quota
 
 
-@given(
-    st.dictionaries(st.sampled_from("abcd"), st.integers(1, 20), min_size=2), st.integers(1, 20)
-)
+@given(st.dictionaries(st.sampled_from("abcd"), st.integers(1, 20), min_size=2), st.integers(1, 20))
 def test_shares_follow_the_weights_over_many_claims(weights: dict[str, int], batch: int) -> None:
     passes = dict.fromkeys(weights, 0.0)
     counts = dict.fromkeys(weights, 0)
