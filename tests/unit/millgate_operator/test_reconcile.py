@@ -49,8 +49,10 @@ class Place:
         self.brokers: dict[str, OneServer] = {}
         self.secret("db")
 
-    def secret(self, name: str, query: str = "", namespace: str = "shop") -> None:
-        uri = base64.b64encode(f"postgresql://u:p@db/x{query}".encode()).decode()
+    def secret(
+        self, name: str, query: str = "", namespace: str = "shop", scheme: str = "postgresql"
+    ) -> None:
+        uri = base64.b64encode(f"{scheme}://u:p@db/0{query}".encode()).decode()
         meta = {"name": name, "namespace": namespace}
         self.cluster.put(
             {"apiVersion": "v1", "kind": "Secret", "metadata": meta, "data": {"uri": uri}}
@@ -326,6 +328,24 @@ def test_who_cannot_be_looked_at_may_have_the_same_tasks(place: Place, context: 
     place.clock.advance(601)
     assert reconcile(context, younger) is None
     assert tasks_left(place) == 5
+
+
+@pytest.mark.parametrize(("mine", "prefix"), [("Postgres", "one"), ("Redis", "o-ne")])
+def test_who_cannot_have_the_same_tasks_is_not_waited_for(
+    place: Place, context: Context, mine: str, prefix: str
+) -> None:
+    """A server of another kind, or one on which names that differ by a dash are two."""
+    place.secret("db", scheme={"Postgres": "postgresql", "Redis": "redis"}[mine])
+    gone = {"type": "Redis", "connection": {"secretRef": {"name": "gone"}}, "prefix": prefix}
+    place.queue("shop", "older", "2026-01-01", broker=gone)
+    here = ON_DB | {"type": mine, "prefix": "one" if mine == "Postgres" else "o_ne"}
+    younger = place.queue("shop", "younger", "2026-01-02", broker=here, deletionPolicy="Delete")
+    reconcile(context, younger)
+    [broker] = place.brokers.values()
+    broker.publish(some_messages(5))
+    place.delete(younger)
+    assert reconcile(context, younger) is None
+    assert tasks_left(place) == 0
 
 
 # --- finalizers ----------------------------------------------------------------------------------
