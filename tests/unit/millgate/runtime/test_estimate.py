@@ -41,5 +41,6 @@ def test_the_mean_leans_to_the_long_side_of_a_mixture() -> None:
     mean = runtimes.mean
     assert mean is not None
     assert mean > 2.5
+    assert mean <= 5.0
     assert runtimes.expect("short") == 0.001
     assert set(runtimes.snapshot()) == {"short", "long"}

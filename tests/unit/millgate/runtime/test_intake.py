@@ -153,3 +153,18 @@ def test_what_has_its_end_while_others_are_looked_up_is_not_looked_up() -> None:
     ledger.forget(lost)
     assert intake.gather(callbacks) == [other]
     assert ledger.take() == []
+
+
+def test_each_unknown_task_is_counted_and_said_once_and_no_more_names_than_a_hundred_are_kept() -> (
+    None
+):
+    intake, ledger, revision = made()
+    said: list[str] = []
+    intake._verdict.unknown = lambda run: said.append(run.task)  # type: ignore[method-assign]
+    names = [f"task{number}" for number in range(120)]
+    for name in (*names, "task0", "task119"):
+        message = Message(name, "maths", name, b"[[],{}]")
+        assert received(intake, [Claim(name, "maths", name, message.record())], revision) == []
+    assert said == names[:100]
+    assert intake.unknown == dict.fromkeys(names[:100], 1) | {"task0": 2}
+    assert len(ledger.take()) == 122

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from millgate.runtime.pulse import Pulse
 from support.clock import FakeClock
 
@@ -25,6 +27,18 @@ def test_a_gap_of_a_third_of_the_lease_is_suspect_until_the_leases_are_validated
     assert pulse.look(60.0)
     pulse.validated()
     assert not pulse.look(60.0)
+
+
+@pytest.mark.parametrize(
+    ("lease", "gap"), [(3.0, 1.0), (60.0, 20.0), (None, 20.0), (0.3, 0.5)], ids=str
+)
+def test_the_shortest_lease_says_how_long_a_gap_may_be(lease: float | None, gap: float) -> None:
+    clock = FakeClock()
+    pulse = Pulse(clock)
+    clock.advance(gap - 0.01)
+    assert not pulse.look(lease)
+    clock.advance(0.02)
+    assert pulse.look(lease)
 
 
 def test_a_wall_clock_that_is_set_is_suspect() -> None:
