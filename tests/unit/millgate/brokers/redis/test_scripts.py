@@ -124,7 +124,10 @@ def test_setup_tries_nothing_that_no_verb_uses() -> None:
 @pytest.mark.parametrize("verb", VERBS)
 def test_no_script_looks_through_all_keys(verb: str) -> None:
     commands = set(_COMMAND.findall(script(verb).text.decode()))
-    assert not commands & {"KEYS", "SCAN", "HSCAN", "SSCAN", "ZSCAN", "FLUSHALL", "FLUSHDB"}
+    paged = {"HSCAN"} if verb == "peek" else set()  # some hundreds of what runs, a call
+    assert not commands & (
+        {"KEYS", "SCAN", "HSCAN", "SSCAN", "ZSCAN", "FLUSHALL", "FLUSHDB"} - paged
+    )
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ local COMMANDS = {
   { 'DEL', key }, { 'EXISTS', key }, { 'GET', key }, { 'SET', key, '1', 'PX', 1000 }, { 'UNLINK', key }, { 'TYPE', key },
   { 'PEXPIRE', key, 1000 }, { 'TIME' },
   { 'HSET', key, 'f', 1 }, { 'HGET', key, 'f' }, { 'HMGET', key, 'f' }, { 'HGETALL', key }, { 'HEXISTS', key, 'f' },
-  { 'HINCRBY', key, 'f', 1 }, { 'HLEN', key }, { 'HRANDFIELD', key, 1 }, { 'HDEL', key, 'f' },
+  { 'HINCRBY', key, 'f', 1 }, { 'HLEN', key }, { 'HRANDFIELD', key, 1 }, { 'HSCAN', key, 0 }, { 'HDEL', key, 'f' },
   { 'RPUSH', key, 1 }, { 'DEL', key },
   { 'SADD', key, 1 }, { 'SCARD', key }, { 'SISMEMBER', key, 1 }, { 'SMISMEMBER', key, 1 },
   { 'SRANDMEMBER', key, 1 }, { 'SREM', key, 1 },
