@@ -259,6 +259,19 @@ def test_a_clock_that_is_set_makes_nothing_expire_but_at_a_named_time(by: float)
     assert core.states(NOW + 7201, ["at"])[0].state is State.FAILED
 
 
+def test_named_times_that_a_clock_has_passed_over_come_when_it_is_set() -> None:
+    core = Core()
+    core.configure(NOW, [a_topic(dead=DeadPolicy.DROP, result_ttl=60.0)])
+    core.publish(NOW, [a_message(id="waits"), a_message(id="named", at=NOW + 100)])
+    core.publish(NOW, [a_message(id="gone", expires_at=NOW + 100)])
+    core.stepped(86_400.0)
+    now = NOW + 86_400.0
+    states = core.states(now, ["waits", "named", "gone"])
+    assert [known.state for known in states] == [State.WAITING, State.WAITING, State.FAILED]
+    assert core.stats(now).topics["default"].oldest == 0.0
+    invariants.check(core)
+
+
 def test_a_silent_worker_is_forgotten_and_a_fenced_one_is_not() -> None:
     core = Core()
     silent, fenced = working(core), working(core)

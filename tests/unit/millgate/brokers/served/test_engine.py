@@ -66,6 +66,14 @@ def history(seed: int) -> list[bytes]:
         answer = do("claim", values.from_worker(worker), values.from_ask(Ask(n=2)), settled)
         held = [claim.ref for claim in values.to_claimed(answer[1]).claims]  # type: ignore[arg-type]
         engine.look(now, ME, Call.read(call(0, "stats")))  # looking must leave no trace
+        if dice.random() < 0.05:
+            records.append(engine.resumption(now))
+            engine.replay(records[-1])
+        if dice.random() < 0.05:
+            set_to = now + dice.choice([-1, 1]) * 1000 * dice.random()
+            records.append(engine.correction(now, set_to))
+            engine.replay(records[-1])
+            now = set_to
     return records
 
 

@@ -36,19 +36,18 @@ def tick(store: Store, now: float) -> float:
 def shift(store: Store, by: float) -> None:
     """The wall clock was set by that many seconds: what lasts a while goes on lasting as long as it would have.
 
-    Times that people named (`at`, `expires_at`, slots) stay what they are.
+    Times that people named (`at`, `expires_at`, slots) stay what they are; those that were passed over come now.
     """
     store.now += by
     spare(store, by)
     store.dues.clear()
     for topic in store.topics.values():
-        topic.shift(by)
+        topic.shift(by, store.now)
         due = topic.next_due()
         if due is not None:
             store.due_at(topic, due)
-    for row in [row for _, row, _ in store.expiries.items() if not row.dated]:
-        assert row.expires is not None, "it is among those that expire"
-        row.expires += by
+    for row, expires in [(row, until) for _, row, until in store.expiries.items()]:
+        row.expires = max(expires, store.now) if row.dated else expires + by
         store.expiries.set(row.id, row, row.expires)
     store.results.shift(by)
     store.windows.shift(by)

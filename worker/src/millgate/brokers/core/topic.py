@@ -140,14 +140,13 @@ class Topic:
             self.later = [entry for entry in self.later if _waits(entry)]
             heapq.heapify(self.later)
 
-    def shift(self, by: float) -> None:
-        """The clock was set: move with it what lasts a while; times that somebody named stay."""
+    def shift(self, by: float, now: float) -> None:
+        """The clock was set to `now`: move with it what lasts a while; times that somebody named stay, or have come."""
         self.line.shift(by)
         self.bucket = None if self.bucket is None else self.bucket.shifted(by)
         rows = list(self.delayed_rows())
         for row in rows:
-            if not row.timed:
-                row.due += by
+            row.due = max(row.due, now) if row.timed else row.due + by
         self.later = [(row.due, row.rank, row) for row in rows]
         heapq.heapify(self.later)
 
