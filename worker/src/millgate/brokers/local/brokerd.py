@@ -26,6 +26,7 @@ from millgate.errors import BrokerRefused, NotDecodable
 from millgate.frozen import dataclass
 
 _SPARE: Final = 64  # file descriptors beside the connections'
+_STOPS: Final = (signal.SIGTERM, signal.SIGINT)
 
 log = getLogger("millgate.brokers.local")
 
@@ -59,6 +60,10 @@ def serve(how: Brokerd, ready: Callable[[], None], clock: Clock | None = None) -
         # A command that names a key must find it: a mounted Secret, for example.
         key.create(how.key_file)
     key.read(how.key_file, private=how.private_key)
+    for (
+        number
+    ) in _STOPS:  # as process 1 of a container it would not hear them while it reads a long backlog
+        signal.signal(number, _end)
     with Listener(how.place, clock, how.hello_timeout) as listener:
         engine, journal = Engine(), None
         if how.data is not None:
@@ -163,8 +168,13 @@ def _info(how: Brokerd) -> dict[str, Any]:
     }
 
 
+def _end(*_: object) -> None:
+    """Nothing was changed yet that is not stored."""
+    raise SystemExit(0)
+
+
 def _stop_on_signals(server: Server) -> None:
-    """SIGTERM and SIGINT end the loop. As process 1 a container's signals would have no effect otherwise."""
+    """SIGTERM and SIGINT end the loop."""
     reader, writer = socket.socketpair()
     reader.setblocking(False)
     writer.setblocking(False)
@@ -176,7 +186,7 @@ def _stop_on_signals(server: Server) -> None:
         writer.close()
         server.stop()
 
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in _STOPS:
         signal.signal(number, lambda *_: None)
     server.watch(reader.fileno(), told)
 
