@@ -421,6 +421,14 @@ def test_a_send_in_a_transaction_goes_through_its_connection() -> None:
     assert broker.published[1][0] == "other"
 
 
+def test_a_connection_is_not_lost_in_a_call_that_is_written_down() -> None:
+    app = App(Transactional())  # type: ignore[arg-type]
+    task = app.task(name="t")(lambda a=None: a)
+    for write in (task.options(connection="c").s, task.options(connection="c").si):
+        with pytest.raises(InvalidInput, match=r"t: give the connection to the send: chain\(…\)"):
+            write(1)
+
+
 def test_a_task_may_have_a_connection_of_its_own() -> None:
     broker: Any = Transactional()
     app = App(broker)

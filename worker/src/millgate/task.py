@@ -158,11 +158,20 @@ class Task(Generic[P, R]):
 
     def s(self, *args: Any, **kwargs: Any) -> Signature:
         """The call written down, for a chain, group or chord; in a chain it is fed the result before it."""
-        return Signature(self, args, kwargs)
+        return self._written(args, kwargs, feed=True)
 
     def si(self, *args: Any, **kwargs: Any) -> Signature:
         """As `s`, but it takes only what is given here."""
-        return Signature(self, args, kwargs, feed=False)
+        return self._written(args, kwargs, feed=False)
+
+    def _written(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, feed: bool) -> Signature:
+        if (
+            self._sending.connection is not None
+        ):  # of several tasks that are sent together, one has it
+            raise InvalidInput(
+                f"{self.name}: give the connection to the send: chain(…).send(connection=…)"
+            )
+        return Signature(self, args, kwargs, feed)
 
     def options(self, **settings: Unpack[SendSettings]) -> Task[P, R]:
         """This task with settings for what is sent through the answer. Raises InvalidInput."""
