@@ -71,6 +71,7 @@ class _Connection:
                         continue
                 elif fault is not None:
                     self.after = fault
+                time.sleep(len(data) / self.proxy.pace)
                 self.server.sendall(data)
         self.close()
 
@@ -121,7 +122,7 @@ class FaultProxy:
         self._path = listen
         self._port = 0
         self.mode = _Mode.PASS
-        self.pace = math.inf  # bytes a second that pass from the server to a client
+        self.pace = math.inf  # bytes a second that pass, each way
         self.changed = threading.Condition(threading.RLock())
         self._connections: set[_Connection] = set()
         self._traps: list[_Trap] = []
@@ -256,6 +257,8 @@ class FaultProxy:
             for side in (client, server):
                 if side.family != socket.AF_UNIX:
                     side.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                if self.pace < math.inf:  # a slow line keeps little
+                    side.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
             connection = _Connection(self, client, server)
             with self.changed:
                 if not connection.closed:

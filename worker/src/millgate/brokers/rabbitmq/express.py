@@ -10,6 +10,10 @@ from __future__ import annotations
 
 import ssl
 import threading
+from array import array
+from contextlib import suppress
+from fcntl import ioctl
+from termios import TIOCOUTQ
 from typing import Any, Final
 
 from millgate.brokers.rabbitmq.packets import Splitter, Take, message
@@ -43,13 +47,24 @@ class Express:
         """Have what comes on a channel handed to `take`, in the connection's thread."""
         self._splitter.open(channel, take)
 
-    def received(self) -> int:
-        """Bytes that have come so far, on all channels."""
-        return int(self._inner.bytes_received)
+    def moved(self) -> tuple[int, int]:
+        """Bytes that have come so far, on all channels, and that the other end has taken."""
+        inner = self._inner
+        return int(inner.bytes_received), int(inner.bytes_sent) - self._left()
 
-    def begun(self, channel: int) -> bool:
-        """Whether a part of a message has come on a channel that is watched."""
-        return self._splitter.begun(channel)
+    def moves(self, channel: int, before: tuple[int, int]) -> bool:
+        """Whether it is in the middle of something, to come on a channel or to go, of which more has moved than had
+        `before`."""
+        came, went = self.moved()
+        coming = self._splitter.begun(channel) and came > before[0]
+        return coming or (self._left() > 0 and went > before[1])
+
+    def _left(self) -> int:
+        """Bytes that wait to be sent, here and in the system."""
+        waiting = array("i", [0])
+        with suppress(OSError, ValueError):  # it is closed
+            ioctl(self._transport._sock, TIOCOUTQ, waiting)
+        return int(self._transport.get_write_buffer_size()) + waiting[0]
 
     def publish(
         self, channel: int, queue: str, body: bytes, said: bytes, *, mandatory: bool = False

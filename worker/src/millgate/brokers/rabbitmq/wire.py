@@ -52,7 +52,7 @@ class Wire:
         self._taking.set()
         self._proved = threading.Event()  # clear from a doubt to its end
         self._proved.set()
-        self._doubted = 0  # bytes that had come before the present doubt
+        self._doubted = (0, 0)  # what had moved before the present doubt
         self.ended: MillgateError | None = None
         self._calls, self._client = calls, client
         self._lock = threading.Lock()
@@ -103,7 +103,7 @@ class Wire:
         """An answer has not come: find out whether this connection carries anything."""
         if self.blocked or self.ended is not None or not self._proved.is_set():
             return
-        self._doubted = self.received()
+        self._doubted = self.moved()
         self._proved.clear()
         # What nobody takes comes back.
         self._put_into(f"{self._calls}.{_PROBE}", b"", _PROBING)
@@ -112,21 +112,19 @@ class Wire:
         """Whether there is no doubt, or it ends within that many seconds."""
         if self.blocked or self._proved.wait(max(0.0, seconds)):
             return True
-        if self.brings(self._doubted):  # the proof comes after it
+        if self.moves(self._doubted):  # the proof comes after it
             self._proved.set()
         return self._proved.is_set()
 
-    def received(self) -> int:
-        """Bytes that have come so far, of all lines."""
-        return self._express.received() if self._express is not None else 0
+    def moved(self) -> tuple[int, int]:
+        """Bytes that have come and gone so far, of all lines."""
+        return self._express.moved() if self._express is not None else (0, 0)
 
-    def brings(self, before: int) -> bool:
-        """Whether it is in the middle of a message, of whatever line, and more has come than there was `before`: all
+    def moves(self, before: tuple[int, int]) -> bool:
+        """Whether it is in the middle of something, of whatever line, of which more has moved than had `before`: all
         else comes after that."""
         express, channel = self._express, self._channel
-        if express is None or express.received() == before:
-            return False
-        return express.begun(channel.channel_number)
+        return express is not None and express.moves(channel.channel_number, before)
 
     def abandon(self) -> None:
         """Break a connection that carries nothing, without a word to the server."""
@@ -278,8 +276,8 @@ class Line:
         self._wire.publish(self.number, payload, end - self._clock.monotonic())
 
     def receive(self, end: float, silence: float = math.inf) -> bytes:
-        """The next answer, when it comes before `end`, and nothing of it or of what comes before it for no longer than
-        `silence` seconds. Raises Absent, Hangup, BrokerTimeout."""
+        """The next answer, when it comes before `end`, and nothing moves of it, or of what comes or goes before it, for
+        no longer than `silence` seconds. Raises Absent, Hangup, BrokerTimeout."""
         while True:
             while self._came:
                 what = self._came.popleft()
@@ -319,11 +317,11 @@ class Line:
         poll = select.poll()
         poll.register(self._bell, select.POLLIN)
         while True:
-            before, left = self._wire.received(), end - self._clock.monotonic()
+            before, left = self._wire.moved(), end - self._clock.monotonic()
             if left > 0 and poll.poll(min(left, silence) * 1000):
                 self._heard()
                 return
-            if left <= silence or not self._wire.brings(before):
+            if left <= silence or not self._wire.moves(before):
                 self._wire.doubt()
                 raise self._late()
 
