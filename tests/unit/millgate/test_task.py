@@ -360,6 +360,16 @@ def test_one_bad_call_among_many_sends_nothing(app: App, add: Task[..., Any]) ->
         assert bench.drain() == []
 
 
+def test_many_calls_do_not_share_an_id(app: App, add: Task[..., Any]) -> None:
+    with testing.eager(app):
+        with pytest.raises(InvalidInput, match="add: task_id names one call, not 2"):
+            add.options(task_id="x").send_many([(1,), (2,)])
+        [only] = add.options(task_id="x").send_many([(1,)])
+        assert only.id == "x"
+        calls = [add.options(task_id=f"y{number}").s(number) for number in (1, 2, 1)]
+        assert [sent.duplicate for sent in add.send_many(calls)] == [False, False, True]
+
+
 def test_an_async_send_leaves_the_loop_free(app: App, add: Task[..., Any]) -> None:
     async def main() -> Any:
         result = await add.send_async(1)

@@ -145,6 +145,12 @@ class Task(Generic[P, R]):
         if not isinstance(calls, Iterable):
             raise InvalidInput(f"send_many takes several calls, not a {type(calls).__name__}")
         made = [self._called(call) for call in calls]
+        if (
+            self._sending.task_id is not None and len(made) > 1
+        ):  # all but the first would be its duplicates
+            raise InvalidInput(
+                f"{self.name}: task_id names one call, not {len(made)}; give each its own: options(task_id=…).s(…)"
+            )
         plan = Plan(tuple(made), tuple((message.id,) for message in made))
         return self.home.submit(plan, self._sending.connection)
 
