@@ -247,6 +247,19 @@ def test_a_group_that_was_given_up_leaves_its_members_to_the_others(
     assert ids(hand.claim(5)) == [second.id]
 
 
+def test_a_replayed_member_revives_every_group_that_waits_for_it(
+    broker: Broker, hand: Hand
+) -> None:
+    member, first, second = a_message(), *some_messages(2, topic="callback")
+    for name, callback in (("g1", first), ("g2", second)):
+        broker.publish([member], Group(name, (member.id,), callback))
+    hand.bury(hand.one("default"))
+    assert [state(broker, callback) for callback in (first, second)] == [State.FAILED] * 2
+    broker.replay([member.id])
+    hand.ack(hand.one("default"))
+    assert sorted(ids(hand.claim(5))) == sorted([first.id, second.id])
+
+
 def test_what_is_published_beside_the_members_is_nothing_to_the_group(
     broker: Broker, hand: Hand
 ) -> None:

@@ -117,7 +117,8 @@ def test_a_server_that_cannot_write_its_snapshot_stores_nothing_until_it_can(
     name = admin("CONFIG", "GET", "dbfilename")[1].decode()
     admin("CONFIG", "SET", "save", "3600 1000000")
     folder = admin("CONFIG", "GET", "dir")[1].decode()
-    (Path(folder) / name).mkdir()  # where a folder stands, no file can
+    in_its_place = Path(folder) / name
+    in_its_place.mkdir()  # where a folder stands, no file can
     admin("BGSAVE")
     eventually(lambda: admin.info("rdb_last_bgsave_status") == "err")
     began = monotonic()
@@ -128,6 +129,7 @@ def test_a_server_that_cannot_write_its_snapshot_stores_nothing_until_it_can(
     admin("CONFIG", "SET", "stop-writes-on-bgsave-error", "no")
     broker.publish([a_message()])
     assert broker.stats().topics["default"].enqueued == 1
+    in_its_place.rmdir()  # or it would refuse to end without its snapshot
 
 
 @pytest.fixture(params=["redis", "valkey"])
