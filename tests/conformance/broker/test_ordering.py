@@ -25,6 +25,19 @@ def test_fifo_runs_one_at_a_time_in_order(broker: Broker, hand: Hand) -> None:
     assert hand.run_all(batch=10) == ids(messages)
 
 
+@pytest.mark.parametrize("ordering", [Ordering.FIFO, Ordering.KEY])
+def test_a_retry_that_waits_when_an_order_comes_has_the_place(
+    broker: Broker, hand: Hand, pass_time: PassTime, ordering: Ordering
+) -> None:
+    first, second = some_messages(2, key="k")
+    broker.publish([first, second])
+    hand.fail(hand.one(), delay=1.0)
+    broker.configure([a_topic(ordering=ordering)])
+    assert hand.claim(5) == []
+    pass_time(1.1)
+    assert hand.run_all() == ids([first, second])
+
+
 def test_per_key_runs_one_of_a_key_at_a_time_in_order(broker: Broker, hand: Hand) -> None:
     broker.configure([a_topic(ordering=Ordering.KEY)])
     a, b = some_messages(4, key="a"), some_messages(4, key="b")

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
+
 from millgate.brokers.base import Broker
+from millgate.ids import new_id
+from millgate.queues import Ordering
+from millgate.settlement import Ack
 from support.builders import a_message, a_topic, some_messages
 from support.working import Hand, ids
 
@@ -65,3 +70,25 @@ def test_a_late_high_priority_overtakes_a_long_backlog(broker: Broker, hand: Han
     urgent = a_message(priority=9)
     broker.publish([urgent])
     assert hand.one().id == urgent.id
+
+
+@pytest.mark.parametrize(
+    "way", ["plain", "unique", "key limit", "order", "follows", "an id of ours"]
+)
+def test_a_messages_priority_holds_whichever_way_it_comes(
+    broker: Broker, hand: Hand, way: str
+) -> None:
+    if way == "key limit":
+        broker.configure([a_topic(key_limit=5)])
+    if way == "order":
+        broker.configure([a_topic(ordering=Ordering.FIFO)])
+    fields = {"unique": {"unique": "u"}, "key limit": {"key": "k"}}.get(way, {})
+    urgent = a_message(id="urgent" if way == "an id of ours" else new_id(2e9), priority=8, **fields)
+    usual = a_message()
+    if way == "follows":
+        broker.publish([a_message(topic="first")])
+        broker.settle([Ack(hand.one("first").ref, publish=[usual, urgent])])
+    else:
+        broker.publish([usual])
+        broker.publish([urgent])
+    assert hand.run_all() == ids([urgent, usual])

@@ -20,6 +20,16 @@ def test_the_burst_starts_at_once_and_no_more(broker: Broker, hand: Hand) -> Non
     assert Hand(broker).claim(20) == []
 
 
+def test_a_configuration_that_leaves_the_rate_alone_brings_no_tokens(
+    broker: Broker, hand: Hand
+) -> None:
+    broker.configure([a_topic(rate=Rate(1, 60.0, burst=2))])
+    broker.publish(some_messages(9))
+    assert len(hand.claim(9)) == 2
+    broker.configure([a_topic(rate=Rate(1, 60.0, burst=2), weight=3, limit=8)])
+    assert hand.claim(9) == []
+
+
 def test_without_a_burst_the_count_is_the_burst(broker: Broker, hand: Hand) -> None:
     broker.configure([a_topic(rate=Rate(3, 60.0))])
     broker.publish(some_messages(20))

@@ -160,7 +160,10 @@ def test_a_silent_worker_is_forgotten_and_a_fenced_one_is_not(broker: PostgresBr
     broker.fence(fenced.worker.name, 300.0)
     with psycopg.connect(database_url(), autocommit=True) as admin:  # a minute and a half passes
         schema = broker.target.schema
-        admin.execute(f"""UPDATE "{schema}".worker SET seen = now() - interval '91 s'""".encode())
+        past = f"""UPDATE "{schema}".worker SET seen = now() - interval '%s s'"""
+        admin.execute((past % 60).encode())
+        assert silent.ask().state is WorkerState.ACTIVE
+        admin.execute((past % 91).encode())
     assert [row.name for row in broker.stats().workers] == [fenced.worker.name]
     assert not broker.fence(silent.worker.name, 60.0).known
     answer = silent.ask()

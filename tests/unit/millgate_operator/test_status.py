@@ -216,6 +216,19 @@ def test_a_topic_of_no_queue_says_which_one_it_looks_for() -> None:
     assert "TaskQueue helo" in ready.message
 
 
+@pytest.mark.parametrize(
+    "view",
+    [
+        None,
+        seen(resolved=None, spec=Trouble("InvalidSpec", "x")),
+        seen(resolved=Resolved(QueuePolicy(), {}, {"invoices": "older"}, {})),
+    ],
+    ids=["no queue", "a queue that means nothing", "a name that another has"],
+)
+def test_of_a_topic_that_does_not_hold_only_the_name_is_shown(view: Seen | None) -> None:
+    assert topic_fields(parse_topic(a_topic()), view) == {"topicName": "invoices"}
+
+
 def test_the_policy_that_holds_is_shown_with_defaults_applied() -> None:
     fields = topic_fields(parse_topic(a_topic()), seen())
     assert fields["effective"] == {
