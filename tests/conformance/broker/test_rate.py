@@ -20,6 +20,17 @@ def test_the_burst_starts_at_once_and_no_more(broker: Broker, hand: Hand) -> Non
     assert Hand(broker).claim(20) == []
 
 
+def test_a_long_pause_saves_up_no_more_than_the_burst(
+    broker: Broker, hand: Hand, pass_time: PassTime
+) -> None:
+    broker.configure([a_topic(rate=Rate(10, 1.0, burst=2))])
+    broker.publish(some_messages(20))
+    assert len(hand.claim(9)) == 2
+    pass_time(1.0)
+    assert broker.stats().topics["default"].claimable == 2
+    assert len(hand.claim(9)) == 2
+
+
 def test_a_configuration_that_leaves_the_rate_alone_brings_no_tokens(
     broker: Broker, hand: Hand
 ) -> None:

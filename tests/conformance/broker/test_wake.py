@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from millgate.brokers.base import Broker
+from millgate.limits import Rate
 from millgate.message import Claim
 from millgate.queues import QueuePolicy, Subscription
 from support.builders import a_message, a_topic, some_messages
@@ -55,6 +56,14 @@ def test_nothing_to_do_ends_in_time(broker: Broker) -> None:
     start = time.monotonic()
     assert broker.wait_for_work(ALL, 0.3) is False
     assert 0.25 < time.monotonic() - start < 5
+
+
+def test_what_no_rate_or_limit_lets_start_lets_a_worker_sleep(broker: Broker, hand: Hand) -> None:
+    broker.configure([a_topic("rated", rate=Rate(1, 60.0)), a_topic("full", limit=1)])
+    for topic in ("rated", "full"):
+        broker.publish(some_messages(3, topic=topic))
+        assert len(hand.claim(3, topic)) == 1
+    assert broker.wait_for_work(ALL, 0.5) is False
 
 
 def test_a_publish_wakes(broker: Broker, make_broker: Callable[[], Broker]) -> None:
