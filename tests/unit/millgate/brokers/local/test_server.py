@@ -124,8 +124,13 @@ def test_a_disk_that_refuses_to_sync_is_not_asked_without_a_pause(
     journal.close()
 
 
-def a_lease(engine: Engine, journal: Journal, clock: FakeClock) -> None:
-    """A message that a worker holds for 30 seconds."""
+def serving_a_lease(
+    listener: socket.socket, folder: Path, clock: FakeClock
+) -> tuple[Server, Engine, Journal]:
+    """A server of a message that a worker holds for 30 seconds, after its first turn."""
+    engine, journal = Engine(), Journal(folder, clock)
+    assert list(journal.records()) == []
+    server = Server(listener, lambda: _KEY, engine, journal, clock)
     worker = values.from_worker(a_worker("w"))
     calls = [
         ("configure", [policy_to_dict(TopicPolicy("default", lease=30.0))], None, False),
@@ -137,18 +142,16 @@ def a_lease(engine: Engine, journal: Journal, clock: FakeClock) -> None:
         caller, payload = Caller("c", "q"), frames.pack([number, number, verb, args])
         journal.append([engine.record(clock.now(), caller, payload)])
         engine.apply(clock.now(), caller, Call.read(payload))
+    server.turn(0.0)
+    return server, engine, journal
 
 
 @pytest.mark.parametrize("still", ["disk", "process"])
 def test_time_in_which_it_stood_still_ends_no_lease(
     listener: socket.socket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, still: str
 ) -> None:
-    clock, engine = FakeClock(), Engine()
-    journal = Journal(tmp_path, clock)
-    assert list(journal.records()) == []
-    server = Server(listener, lambda: _KEY, engine, journal, clock)
-    a_lease(engine, journal, clock)
-    server.turn(0.0)
+    clock = FakeClock()
+    server, engine, journal = serving_a_lease(listener, tmp_path, clock)
     assert server._patience() == 1.0  # or it would not notice
     owner = server._selector if still == "process" else journal
     name = "select" if still == "process" else "sync"
@@ -195,12 +198,8 @@ def test_time_in_which_nothing_was_to_be_done_is_no_standstill(
 def test_a_clock_that_is_set_is_followed_and_ends_no_lease(
     listener: socket.socket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: float
 ) -> None:
-    clock, engine = FakeClock(), Engine()
-    journal = Journal(tmp_path, clock)
-    assert list(journal.records()) == []
-    server = Server(listener, lambda: _KEY, engine, journal, clock)
-    a_lease(engine, journal, clock)
-    server.turn(0.0)
+    clock = FakeClock()
+    server, engine, journal = serving_a_lease(listener, tmp_path, clock)
     clock.step(by)
 
     def full(_handle: int) -> None:
