@@ -59,7 +59,9 @@ def node_of(nodes: Sequence[RabbitMQ], queue: str) -> RabbitMQ:
     return eventually(found, timeout=PATIENCE)  # type: ignore[return-value]
 
 
-def served(broker: RabbitBroker, brokerd: Brokerd, nodes: Sequence[RabbitMQ]) -> RabbitBroker:
+def served(
+    broker: RabbitBroker, brokerds: Sequence[Brokerd], nodes: Sequence[RabbitMQ]
+) -> RabbitBroker:
     """Wait until a brokerd serves the queue: its streams need nodes that have agreed upon their leaders.
 
     What all of them said tells why it does not.
@@ -69,18 +71,18 @@ def served(broker: RabbitBroker, brokerd: Brokerd, nodes: Sequence[RabbitMQ]) ->
         broker.setup()
         return True
 
-    with explained(brokerd, nodes):
+    with explained(brokerds, nodes):
         eventually(served, timeout=PATIENCE)
     return broker
 
 
 @contextmanager
-def explained(brokerd: Brokerd, nodes: Sequence[RabbitMQ]) -> Iterator[None]:
+def explained(brokerds: Sequence[Brokerd], nodes: Sequence[RabbitMQ]) -> Iterator[None]:
     """What all of them said, beside an error within."""
     try:
         yield
     except (MillgateError, AssertionError) as error:
-        said = "\n\n".join([brokerd.said(), *(node.said() for node in nodes)])
+        said = "\n\n".join(one.said() for one in (*brokerds, *nodes))
         raise AssertionError(f"{error}\n{said}") from error
 
 
@@ -104,26 +106,25 @@ def whole(nodes: Sequence[RabbitMQ], queue: str) -> None:
 def test_streams_are_on_every_node(
     nodes: Sequence[RabbitMQ], queue: str, serve: Serve, open_one: Open, url: str
 ) -> None:
-    served(open_one(queue, url, 20.0), serve(url), nodes)
+    served(open_one(queue, url, 20.0), [serve(url)], nodes)
     whole(nodes, queue)
 
 
 def test_a_node_that_dies_under_load_costs_nothing(
     nodes: Sequence[RabbitMQ], queue: str, serve: Serve, open_one: Open, load: Load, url: str
 ) -> None:
-    brokerd = serve(url)
-    serve(url)
-    served(open_one(queue, url, 20.0), brokerd, nodes).configure([a_topic(lease=20.0)])
+    brokerds = [serve(url), serve(url)]
+    served(open_one(queue, url, 20.0), brokerds, nodes).configure([a_topic(lease=20.0)])
     ledger = load(url, 20.0)
-    for _ in range(2):
+    with explained(brokerds, nodes):
+        for _ in range(2):
+            goes_on(ledger)
+            node = node_of(nodes, queue)
+            node.stop()
+            goes_on(ledger)
+            node.start()
+            whole(nodes, queue)  # else the next one takes the majority along
         goes_on(ledger)
-        node = node_of(nodes, queue)
-        node.stop()
-        goes_on(ledger)
-        node.start()
-        whole(nodes, queue)  # else the next one takes the majority along
-    goes_on(ledger)
-    with explained(brokerd, nodes):
         ledger.finish(PATIENCE)
     assert ledger.twice == []
     assert ledger.gap < PATIENCE
@@ -132,9 +133,8 @@ def test_a_node_that_dies_under_load_costs_nothing(
 def test_a_node_that_is_cut_off_from_the_others_serves_nobody_until_it_is_back(
     nodes: Sequence[RabbitMQ], queue: str, serve: Serve, open_one: Open, load: Load, url: str
 ) -> None:
-    brokerd = serve(url)
-    serve(url)
-    served(open_one(queue, url, 20.0), brokerd, nodes).configure([a_topic(lease=25.0)])
+    brokerds = [serve(url), serve(url)]
+    served(open_one(queue, url, 20.0), brokerds, nodes).configure([a_topic(lease=25.0)])
     ledger = load(url, 20.0)
     goes_on(ledger)
     alone = node_of(nodes, queue)
@@ -148,7 +148,7 @@ def test_a_node_that_is_cut_off_from_the_others_serves_nobody_until_it_is_back(
     eventually(lambda: alone.name in others[0].ctl("cluster_status", check=False), timeout=PATIENCE)
     whole(nodes, queue)
     goes_on(ledger)
-    with explained(brokerd, nodes):
+    with explained(brokerds, nodes):
         ledger.finish(PATIENCE)
     assert ledger.twice == []
     assert set(ledger.runs.values()) == {1}
