@@ -118,12 +118,12 @@ def test_a_node_that_dies_under_load_costs_nothing(
     ledger = load(url, 20.0)
     with explained(brokerds, nodes):
         for _ in range(2):
+            whole(nodes, queue)  # else the node takes the majority along
             goes_on(ledger)
             node = node_of(nodes, queue)
             node.stop()
             goes_on(ledger)
             node.start()
-            whole(nodes, queue)  # else the next one takes the majority along
         goes_on(ledger)
         ledger.finish(PATIENCE)
     assert ledger.twice == []
@@ -136,6 +136,7 @@ def test_a_node_that_is_cut_off_from_the_others_serves_nobody_until_it_is_back(
     brokerds = [serve(url), serve(url)]
     served(open_one(queue, url, 20.0), brokerds, nodes).configure([a_topic(lease=25.0)])
     ledger = load(url, 20.0)
+    whole(nodes, queue)
     goes_on(ledger)
     alone = node_of(nodes, queue)
     others = [node for node in nodes if node is not alone]
