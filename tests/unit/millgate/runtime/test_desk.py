@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -124,6 +125,21 @@ def test_locks_are_renewed_however_much_there_is_to_send(scene: Scene) -> None:
         assert renewed.wait(10)
     finally:
         going = False
+
+
+def test_a_lock_is_renewed_after_a_time_in_which_one_was_only_waited_for(scene: Scene) -> None:
+    scene.broker.acquire("a", "somebody", 60.0)
+    scene.ask(1, "acquire_lock", "a", 30.0, 600.0)
+    scene.ask(2, "acquire_lock", "b", 0.6, 0.0)
+    eventually(lambda: len(scene.held()) == 2)
+    scene.desk.ended(2)
+    eventually(lambda: len(scene.held()) == 1)
+    time.sleep(0.5)  # b would have been renewed by now: only what is waited for is left
+    renewed = threading.Event()
+    renew = scene.broker.renew
+    scene.broker.renew = lambda *given: (renew(*given), renewed.set())[0]  # type: ignore[method-assign]
+    scene.ask(3, "acquire_lock", "c", 0.6, 0.0)
+    assert renewed.wait(10)
 
 
 def test_where_no_thread_is_to_be_had_the_task_that_asks_is_told(

@@ -141,7 +141,8 @@ class Desk:
 
     def _until_due(self) -> float:
         now = self._clock.monotonic()
-        return min((max(0.0, held.due - now) for held in list(self._locks.values())), default=_TURN)
+        dues = [held.due - now for held in list(self._locks.values())]
+        return max(0.0, min([_TURN, *dues]))  # one that is lost, or only waited for, is never due
 
     def _serve(self, run: int, verb: str, arguments: list[Any], answer: Answer) -> None:
         try:
