@@ -182,9 +182,8 @@ class TaskSpec(TaskWire):
         if self.priority not in PRIORITIES:
             raise InvalidInput(f"priority={self.priority!r}: use 0 to 9; 9 runs first")
         for name, value in (("key", self.key), ("unique", self.unique)):
-            if not (value is None or isinstance(value, str) or callable(value)) and not (
-                name == "unique" and isinstance(value, bool)
-            ):
+            switch = name == "unique" and isinstance(value, bool)
+            if not (switch or value is None or isinstance(value, str) or callable(value)):
                 raise InvalidInput(
                     f"{name}={value!r}: give a text like '{{customer}}', or a function of the arguments"
                 )

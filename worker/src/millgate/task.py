@@ -145,9 +145,8 @@ class Task(Generic[P, R]):
         if not isinstance(calls, Iterable):
             raise InvalidInput(f"send_many takes several calls, not a {type(calls).__name__}")
         made = [self._called(call) for call in calls]
-        if (
-            self._sending.task_id is not None and len(made) > 1
-        ):  # all but the first would be its duplicates
+        # all but the first would be its duplicates
+        if self._sending.task_id is not None and len(made) > 1:
             raise InvalidInput(
                 f"{self.name}: task_id names one call, not {len(made)}; give each its own: options(task_id=…).s(…)"
             )
@@ -171,9 +170,8 @@ class Task(Generic[P, R]):
         return self._written(args, kwargs, feed=False)
 
     def _written(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, feed: bool) -> Signature:
-        if (
-            self._sending.connection is not None
-        ):  # of several tasks that are sent together, one has it
+        # of several tasks that are sent together, one has it
+        if self._sending.connection is not None:
             raise InvalidInput(
                 f"{self.name}: give the connection to the send: chain(…).send(connection=…)"
             )

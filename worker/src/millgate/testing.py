@@ -137,8 +137,8 @@ def eager(app: App, *, raising: bool = False) -> Iterator[Bench]:
 @contextmanager
 def _a_life(app: App) -> Iterator[None]:
     """The block as the life of a child: dependencies of that scope are made in it and end with it."""
-    former, app.scope = app.scope, _Life(app.overrides)
-    life = app.scope
+    life = _Life(app.overrides)
+    former, app.scope = app.scope, life
     try:
         yield
     finally:

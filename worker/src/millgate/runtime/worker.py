@@ -58,9 +58,8 @@ class Worker:
         self.status = Status(self.parts)
         self.code: int | None = None
         self.problem = ""
-        self._schedules = self._scheduling = (
-            False  # whether there are any; whether their thread runs
-        )
+        self._schedules = False  # whether there are any
+        self._scheduling = False  # whether their thread runs
         self._link = link
         self._join()
         self._health = self._build_health()

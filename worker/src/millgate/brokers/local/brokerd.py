@@ -60,9 +60,8 @@ def serve(how: Brokerd, ready: Callable[[], None], clock: Clock | None = None) -
         # A command that names a key must find it: a mounted Secret, for example.
         key.create(how.key_file)
     key.read(how.key_file, private=how.private_key)
-    for (
-        number
-    ) in _STOPS:  # as process 1 of a container it would not hear them while it reads a long backlog
+    # As process 1 of a container it would not hear them while it reads a long backlog.
+    for number in _STOPS:
         signal.signal(number, _end)
     with Listener(how.place, clock, how.hello_timeout) as listener:
         engine, journal = Engine(), None

@@ -52,9 +52,8 @@ class Journal:
         self._file = -1
         self._end = 0  # bytes that are known to be stored
         self._behind = 0  # bytes of older journals that no snapshot replaces yet
-        self._cut_off = (
-            False  # whether an earlier process began a snapshot that it did not complete
-        )
+        #: Whether an earlier process began a snapshot that it did not complete.
+        self._cut_off = False
         self._chain = 0
         self._failing = False
         #: What was answered and is not known to be on the disk: the last so many bytes of the file.

@@ -111,9 +111,8 @@ class Waiting(Working, Looking):
                 self.rows("unawait", listener.number, Texts(ids))
 
     def _at_once(self) -> Together:
-        if (
-            self._together.process != os.getpid()
-        ):  # a thread that is not here may have held its locks
+        # a thread that is not here may have held its locks
+        if self._together.process != os.getpid():
             self._together = self._new_together()
         return self._together
 

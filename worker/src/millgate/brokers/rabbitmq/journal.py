@@ -136,7 +136,7 @@ class Journal:
     def append(self, records_: Sequence[bytes], *, on_disk: bool = True) -> None:  # noqa: ARG002 -- always stored
         """Store records, all or none; on return the server has confirmed them. Raises the driver's errors: then it
         is not known whether they are stored, and the next `take_over` finds out."""
-        data = frames.pack_state(list(records_))
+        data = frames.pack(list(records_))
         try:
             self._store(data)
         except Gone:

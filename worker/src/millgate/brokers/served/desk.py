@@ -129,8 +129,10 @@ class Desk:
 
     def _store_lapse(self, now: float) -> None:
         """Have stored that leases end before anybody hears of it."""
-        record = self._engine.lapse(now) if self._journal is not None else None
-        if record is not None and self._journal is not None:
+        if self._journal is None:
+            return
+        record = self._engine.lapse(now)
+        if record is not None:
             with suppress(BrokerUnavailable):  # nor can a renewal be stored
                 self._journal.append([record], on_disk=not self._one_host)
 

@@ -35,8 +35,3 @@ def unpack(data: bytes | bytearray | memoryview) -> Any:
         return msgpack.unpackb(data, raw=False, unicode_errors="surrogatepass")
     except (ValueError, TypeError, RecursionError, msgpack.exceptions.UnpackException) as error:
         raise NotDecodable(f"not a frame of Millgate: {error}") from error
-
-
-def pack_state(value: Any) -> bytes:
-    """Plain values of any size as bytes."""
-    return bytes(msgpack.packb(value, use_bin_type=True, unicode_errors="surrogatepass"))

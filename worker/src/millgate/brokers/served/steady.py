@@ -13,9 +13,8 @@ from millgate.clock import Clock
 _SLEW: Final = 0.1
 _CLOSE: Final = 0.001  # seconds of difference that are left alone
 _FAR: Final = 10.0  # seconds of difference that are too many to be made good slowly
-_STILL: Final = (
-    1.0  # seconds between two looks at clocks, after which they do not tell of one moment
-)
+#: Seconds between two looks at clocks, after which they do not tell of one moment.
+_STILL: Final = 1.0
 
 
 class Steady:
